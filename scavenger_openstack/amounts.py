@@ -22,6 +22,10 @@ from scavenger_openstack.types import THE_HOST
 from scavenger_openstack.types import Value
 
 
+HOUR_S = 3600
+DAY_S = 24 * HOUR_S
+
+
 def counted(count: int, noun: str, plural: str = '') -> str:
     """``1 host``, ``2 hosts``.
 

@@ -3,7 +3,7 @@
 
 """Many seeded schedules of faults: is everything stored exactly once?
 
-In a schedule on SQLite three agents, each a process with its spool on disk,
+In a schedule on SQLite three agents, each a process with its history on disk,
 report to two conductor processes on one database, which now and then advance
 totals, make specs and delete what is old, and an operator sets and deletes
 overrides.  kill -9 ends conductors in the middle of a transaction, or between
@@ -160,7 +160,7 @@ class Schedule(schedules_cases.Stored, unittest.TestCase):
             self.assertTrue(kill)
             self._perhaps.append(changed)
         else:
-            _, specs, _ = json.loads(found)
+            _, specs, *_ = json.loads(found)
             self._specs += [changed] * bool(specs)
 
     def _override(self, now: float) -> None:

@@ -60,7 +60,6 @@ from scavenger_openstack.db import placed
 from scavenger_openstack.db import purge
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import hosts
-from scavenger_openstack.db.resources import summary
 from scavenger_openstack.db import schema
 from scavenger_openstack.db import tables
 from scavenger_openstack.tests.functional.servers import process
@@ -80,7 +79,7 @@ def works(now: float, instances: frozenset[str]
     # Both comparisons with Nova in an hour of the clock.
     half_s = reports.hour(now) + 1800.0
     return {
-        'the summary': summary.hosts,
+        'the summary': hosts.all_with_load,
         'candidates of eviction': lambda connection:
             eviction_policy.candidates(connection, now - DAY_S, 5, now),
         'candidates of 30 days': lambda connection:

@@ -21,9 +21,8 @@ import sqlalchemy
 
 from scavenger_openstack.agent.apply.actuator import Actuator
 from scavenger_openstack.agent.control_plane import reports
-from scavenger_openstack.agent import journal
+from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent.loop import Loop
-from scavenger_openstack.agent import transitions
 from scavenger_openstack.algorithms import attribution
 from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack.conductor import sync
@@ -31,10 +30,10 @@ from scavenger_openstack.db import connect
 from scavenger_openstack.db.resources import report
 from scavenger_openstack.db import tables
 from scavenger_openstack.decision import rates as rates_
+from scavenger_openstack.laboratory.agent_parts import InlineExecutor
+from scavenger_openstack.laboratory.agent_parts import SimulatedLeases
 from scavenger_openstack.laboratory import bench
 from scavenger_openstack.laboratory import catalogue
-from scavenger_openstack.laboratory.inline_executor import InlineExecutor
-from scavenger_openstack.laboratory.leases import SimulatedLeases
 from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
@@ -92,7 +91,7 @@ class Host:
              Mode.ENFORCE)], leases, self._actuator,
             pathlib.Path('/nonexistent/stop'), require_watcher=False)
         self._leases = leases
-        self._transitions = transitions.Transitions()
+        self._tracker = tick_events.new_tracker()
         self._entries: list[Any] = []
         self._before = simulator.sample()
         self._first = self._last = self._before
@@ -116,20 +115,18 @@ class Host:
         self._report(BEGIN_S + self._simulator.now + 3600, None)
 
     def _note(self, tick: Any, wall_s: float) -> None:
-        events = journal.of_tick(
-            self._transitions, self._simulator.now, wall_s,
+        events = tick_events.of_tick(
+            self._tracker, self._simulator.now, wall_s,
             None if tick.sample is None else tick.incidents,
             self._actuator.in_force,
             {key: state.original.value
              for key, state in self._leases.held().items()})
-        self._entries += [reports.entry(reports.Happened(event))
-                          for event in events]
+        self._entries += events
         for event in events:
-            if isinstance(event, transitions.IncidentEvent):
-                name = event.incident.id
-                self._lasted[name] = event.begun_s, event.wall_time_s
-                (self._named.discard if event.incident.cause == 'own_limit'
-                 else self._named.add)(name)
+            if isinstance(event, wire.Incident):
+                self._lasted[event.id] = event.begun_s, event.time_s
+                (self._named.discard if event.cause == 'own_limit'
+                 else self._named.add)(event.id)
 
     def _report(self, wall_s: float, sample: Any) -> None:
         rates = workloads = None

@@ -26,7 +26,7 @@ import charts
 from scavenger_openstack.algorithms import attribution
 from scavenger_openstack.algorithms.attribution import cubic
 from scavenger_openstack.algorithms import perfcloud
-from scavenger_openstack.cmd import exit as exit_
+from scavenger_openstack.cmd import ending
 from scavenger_openstack.plot import panels
 from scavenger_openstack.plot import shapes
 
@@ -107,4 +107,4 @@ def main() -> int:
 
 
 if __name__ == '__main__':
-    sys.exit(exit_.code('cap_growth', main))
+    sys.exit(ending.code('cap_growth', main))

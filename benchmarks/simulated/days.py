@@ -35,11 +35,11 @@ import sys
 import time
 from typing import Any
 
+import detection
 
 from scavenger_openstack.algorithms import attribution
 from scavenger_openstack.decision import rates as rates_
 from scavenger_openstack.laboratory import bench
-from scavenger_openstack.laboratory import detection
 from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.simulator.scenario import Scenario
 from scavenger_openstack.types import Decision

@@ -30,7 +30,7 @@ from scavenger_openstack.algorithms.attribution import explanation
 from scavenger_openstack.algorithms.cpi2 import cpi2
 from scavenger_openstack.algorithms import perfcloud
 from scavenger_openstack.algorithms.sampling import Sample
-from scavenger_openstack.cmd import exit as exit_
+from scavenger_openstack.cmd import ending
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 from scavenger_openstack.types import Workload
@@ -183,4 +183,4 @@ def main() -> int:
 
 
 if __name__ == '__main__':
-    sys.exit(exit_.code('detector_cost', main))
+    sys.exit(ending.code('detector_cost', main))

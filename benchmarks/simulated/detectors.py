@@ -22,10 +22,10 @@ import sys
 from typing import Any
 from typing import NamedTuple
 
+import detection
 import hosts
 
-from scavenger_openstack.cmd import exit as exit_
-from scavenger_openstack.laboratory import detection
+from scavenger_openstack.cmd import ending
 
 SINGLE = ('cpu-antagonist', 'cache-antagonist', 'disk-antagonist',
           'memory-bandwidth-antagonist', 'diurnal-antagonist', 'comes-back',
@@ -227,4 +227,4 @@ def main() -> int:
 
 
 if __name__ == '__main__':
-    sys.exit(exit_.code('detectors', main))
+    sys.exit(ending.code('detectors', main))

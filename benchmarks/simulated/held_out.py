@@ -32,11 +32,11 @@ import os
 import statistics
 from typing import Any
 
+import detection
 import detectors
 import yaml
 
 from scavenger_openstack.laboratory import catalogue
-from scavenger_openstack.laboratory import detection
 from scavenger_openstack.simulator.scenario import Scenario
 
 SHIPPED = {'cpu': 'cpu-antagonist', 'disk': 'disk-antagonist',

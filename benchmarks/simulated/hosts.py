@@ -15,12 +15,11 @@ import pathlib
 import time
 from typing import Any
 
+import detection
 from kept import Kept
 
 from scavenger_openstack.laboratory import catalogue
-from scavenger_openstack.laboratory import detection
 from scavenger_openstack.laboratory import process_pool
-from scavenger_openstack.laboratory import progress as progress_
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -65,7 +64,7 @@ def main(name: str, description: str | None, scenarios: Sequence[str],
              for seed in range(chosen.seeds)
              for scenario in catalogue.find(chosen.scenarios)]
     left = [task for task in tasks if kept.get(task.drawn()) is None]
-    progress = progress_.Progress(len(left))
+    progress = process_pool.Progress(len(left))
     try:
         for task, found, cost_s in process_pool.work(
                 functools.partial(timed, record), left, jobs=chosen.jobs):

@@ -36,7 +36,7 @@ from ibench_schedulers import Running
 from ibench_schedulers import SCHEDULERS
 from ibench_schedulers import View
 from scavenger_openstack.laboratory import process_pool
-from scavenger_openstack.laboratory.progress import Progress
+from scavenger_openstack.laboratory.process_pool import Progress
 from scavenger_openstack.laboratory import summary
 from scavenger_openstack.simulator.machine import Machine
 

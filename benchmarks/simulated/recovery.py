@@ -20,14 +20,14 @@ import statistics
 import sys
 from typing import Any
 
+import capped_runs
+import detection
 from detectors import GROUPS
 from detectors import Share
 from detectors import SINGLE
 import hosts
 
-from scavenger_openstack.cmd import exit as exit_
-from scavenger_openstack.laboratory import detection
-from scavenger_openstack.laboratory import recovery
+from scavenger_openstack.cmd import ending
 
 POLICIES = {'none': 'no cap', 'ours': 'ours', 'static': 'static 20 %',
             'best': 'best static, in hindsight', 'hard': 'hard cap'}
@@ -43,26 +43,26 @@ def page(records: Mapping[str, Sequence[Mapping[str, Any]]],
         f'{seeds} seeds per scenario; the detector was written on other '
         'seeds. It enforces on the simulated host. From the moment of its '
         'first cap on, a host like it holds the antagonists at '
-        f'{recovery.STATIC:.0%} of what they use while they work (their '
+        f'{capped_runs.STATIC:.0%} of what they use while they work (their '
         '90th percentile), and another at the hard cap of CPI2 (0.1 cores, '
         '1 MB/s). The best static cap is the loosest of '
-        + ', '.join(f'{share:.0%}' for share in recovery.SHARES)
+        + ', '.join(f'{share:.0%}' for share in capped_runs.SHARES)
         + ' under which the victims are back. All three are told who the '
         'antagonists are, ours is not. '
-        f'Judged from {recovery.SETTLE_S:.0f} s after the first cap to the '
+        f'Judged from {capped_runs.SETTLE_S:.0f} s after the first cap to the '
         f'end, on victims that are {detection.VICTIM:.0%} slower without '
-        f'caps. Back is slower by {recovery.BACK:.0%} at most. Work is the '
+        f'caps. Back is slower by {capped_runs.BACK:.0%} at most. Work is the '
         'mean over the antagonists, as a share of what they do without '
         'caps; both do nothing while they rest, capped or not.', '']
     every = [one for own in records.values() for one in own
              if 'slower' in one]
     said += ['## All scenarios', '', *_table(every), '', *_times(every), '']
     enough = [one for one in every
-              if one['slower']['static'] <= recovery.BACK]
+              if one['slower']['static'] <= capped_runs.BACK]
     few = [one for one in every if one not in enough]
-    said += [f'## Where a static {recovery.STATIC:.0%} is enough', '',
+    said += [f'## Where a static {capped_runs.STATIC:.0%} is enough', '',
              *_table(enough), '',
-             f'## Where a static {recovery.STATIC:.0%} is too much', '',
+             f'## Where a static {capped_runs.STATIC:.0%} is too much', '',
              'Whoever keeps more work than that does not bring these '
              'victims back.', '', *_table(few), '']
     late = sum(one.get('late', False)
@@ -103,7 +103,7 @@ def _table(records: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _back(records: Sequence[Mapping[str, Any]], name: str) -> Share:
-    return Share(sum(one['slower'][name] <= recovery.BACK
+    return Share(sum(one['slower'][name] <= capped_runs.BACK
                      for one in records), len(records))
 
 
@@ -125,8 +125,8 @@ def _times(records: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def main() -> int:
     return hosts.main('recovery', __doc__, [*SINGLE, *GROUPS],
-                      recovery.record, page)
+                      capped_runs.record, page)
 
 
 if __name__ == '__main__':
-    sys.exit(exit_.code('recovery', main))
+    sys.exit(ending.code('recovery', main))

@@ -31,12 +31,11 @@ from typing import Any
 from kept import Kept
 import yaml
 
-from scavenger_openstack.cmd import exit as exit_
+from scavenger_openstack.cmd import ending
 from scavenger_openstack.laboratory import bench
 from scavenger_openstack.laboratory import catalogue
 from scavenger_openstack.laboratory import compare
 from scavenger_openstack.laboratory import process_pool
-from scavenger_openstack.laboratory import progress as progress_
 from scavenger_openstack.laboratory import summary
 from scavenger_openstack.laboratory import table
 from scavenger_openstack.simulator.machine import Machine
@@ -92,7 +91,7 @@ def _kept(kept: Kept, task: compare.Task) -> dict[str, Any] | None:
 def play(kept: Kept, tasks: Sequence[compare.Task], jobs: int) -> None:
     """Do the tasks that are not done yet."""
     left = [task for task in tasks if _kept(kept, task) is None]
-    progress = progress_.Progress(len(left))
+    progress = process_pool.Progress(len(left))
     try:
         for task, record, cost_s in process_pool.work(timed, left, jobs=jobs):
             kept.add(task.drawn(), record, cost_s)
@@ -175,6 +174,22 @@ def why(name: str, row: summary.Row | None,
     return f'Why ours is not best or tied: {text}'
 
 
+def markdown(rows: Mapping[str, summary.Row | None]) -> list[str]:
+    """Return a table in Markdown; what is best or tied stands out."""
+    lines = [_line(table.TITLES),
+             _line(['---', *['---:'] * (len(table.TITLES) - 2), '---'])]
+    for name, row in rows.items():
+        cells = table.cells(name, row)
+        if row and row.verdict in (summary.BEST, summary.TIED):
+            cells = (*cells[:-1], f'**{cells[-1]}**')
+        lines.append(_line(cells))
+    return lines
+
+
+def _line(values: Sequence[str]) -> str:
+    return f'| {" | ".join(values)} |'
+
+
 def page(scenarios: Sequence[Scenario],
          found: Mapping[str, Sequence[Mapping[str, Any]]],
          rows: Mapping[str, Mapping[str, summary.Row | None]],
@@ -207,7 +222,7 @@ def page(scenarios: Sequence[Scenario],
     for scenario in scenarios:
         name = scenario.name
         said += [f'## {name}', '', scenario.about, '',
-                 *table.markdown(rows[name]), '', allocations(found[name]),
+                 *markdown(rows[name]), '', allocations(found[name]),
                  '']
         if not all(one['fast'] for one in found[name]):
             said += [table.COARSE, '']
@@ -266,4 +281,4 @@ def main() -> int:
 
 
 if __name__ == '__main__':
-    sys.exit(exit_.code('scoreboard', main))
+    sys.exit(ending.code('scoreboard', main))

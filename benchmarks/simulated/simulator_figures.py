@@ -32,8 +32,8 @@ from interference_figures import perfcloud_3
 from interference_figures import perfcloud_4
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.algorithms.scavenger import scavenger
+from scavenger_openstack.laboratory.agent_parts import SimulatedIsolation
 from scavenger_openstack.laboratory import bench
-from scavenger_openstack.laboratory.isolation import SimulatedIsolation
 from scavenger_openstack.simulator.driver import GROUP
 from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.simulator.load import Phase

@@ -36,7 +36,7 @@ openstackdocs_auto_name = False
 openstackdocs_auto_version = False
 
 man_pages = [
-    (f'cli/{name}', name, what, [author], section)
+    (f'reference/cli/{name}', name, what, [author], section)
     for name, section, what in (
         ('scavenger-agent', 8,
          'set limits on background work of this host'),

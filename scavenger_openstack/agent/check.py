@@ -15,6 +15,7 @@ from scavenger_openstack.agent import names
 from scavenger_openstack.agent import status
 from scavenger_openstack import amounts
 from scavenger_openstack.types import Mode
+from scavenger_openstack.types import printable
 
 OK, WARNING, CRITICAL = 0, 1, 2
 WORDS = 'OK', 'WARNING', 'CRITICAL'
@@ -63,7 +64,8 @@ def _line(findings: Sequence[Finding], document: Mapping[str, Any], now: float
     if document:
         text = names.of_status(document).beside(
             text or _all_well(document, now))
-    text = ' '.join(status.shown(text).split()).replace('|', '/')
+    text = ' '.join(' '.join(map(printable, text.split('\n'))).split()
+                    ).replace('|', '/')
     return code, f'SCAVENGER {WORDS[code]} - {text}' + (
         f' | {_numbers(document, now)}' if document else '')
 

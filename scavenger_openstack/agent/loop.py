@@ -98,7 +98,7 @@ class Tick:
     @property
     def incidents(self) -> Mapping[tuple[str, str], Incident]:
         """What operators are told of, by controller and id."""
-        return changes.told_incidents(self.decided) if self.decided else {}
+        return changes.reported_incidents(self.decided) if self.decided else {}
 
     @property
     def problems(self) -> Sequence[str]:

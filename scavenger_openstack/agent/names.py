@@ -12,7 +12,7 @@ from typing import Any
 from typing import NamedTuple
 
 from scavenger_openstack.types import Instance
-from scavenger_openstack.wire import json_fields
+from scavenger_openstack.wire import fit
 from scavenger_openstack.wire import patterns
 
 MOST = 4096
@@ -54,19 +54,17 @@ class Names:
             for instance in instances:
                 self.learn(instance.uuid, instance.name, instance.display_name)
 
-    def read(self, document: Any) -> None:
-        """Learn what :meth:`of` returned.
-
-        :raises ValueError: it is something else.
-        """
-        for uuid, row in json_fields.mapping(document, 'names').items():
-            row = json_fields.mapping(row, f'names.{uuid}')
-            self.learn(uuid, *(json_fields.text(row.get(field), field)
+    def read(self, by_uuid: Mapping[str, Mapping[str, str]]) -> None:
+        """Learn what :meth:`of` returned."""
+        for uuid, row in by_uuid.items():
+            self.learn(uuid, *(row.get(field, '')
                                for field in InstanceName._fields))
 
     def of(self, document: object) -> dict[str, dict[str, str]]:
-        """UUID -> names, as JSON, of all VMs whose UUIDs it has."""
-        return {uuid: self._known[uuid]._asdict()
+        """Return the names of all VMs whose UUIDs it has, by UUID, as JSON.
+        """
+        return {uuid: {field: fit.maybe_name(name) for field, name
+                       in self._known[uuid]._asdict().items()}
                 for uuid in dict.fromkeys(_UUID.findall(str(document)))
                 if uuid in self._known}
 

@@ -15,6 +15,8 @@ from oslo_log import log
 from stevedore import driver as stevedore_driver
 from stevedore import exception as stevedore_exception
 
+from scavenger_openstack.agent.events import steady_clock
+from scavenger_openstack.agent.events import store as store_
 from scavenger_openstack.agent.profiling import budget
 from scavenger_openstack.agent.profiling import profiling
 from scavenger_openstack import conf as conf_
@@ -23,6 +25,7 @@ from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.decision.controller import is_detector
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
+from scavenger_openstack.events import Evidence
 from scavenger_openstack.restore import abilities
 from scavenger_openstack.restore import records
 from scavenger_openstack.types import Incident
@@ -67,6 +70,16 @@ def load_controllers(conf: cfg.ConfigOpts,
                                 boot_id=records.boot_id()),
                             mode))
     return controllers
+
+
+def evidence(controllers: Sequence[tuple[Controller, Mode]]
+             ) -> Callable[[str, Incident], Evidence]:
+    """Return what returns the measurements of a controller, by its name, and
+    one of its incidents."""
+    detectors = {controller.name: controller for controller, _ in controllers
+                 if is_detector(controller)}
+    return lambda name, incident: (
+        detectors[name].evidence(incident) if name in detectors else ())
 
 
 def controller_type(name: str, where: str) -> Any:
@@ -120,13 +133,13 @@ def uris(conf: cfg.ConfigOpts) -> list[str]:
 
 
 def load_sync(conf: cfg.ConfigOpts, call: Callable[[bytes], bytes] | None,
-              evidence: Callable[[str, Incident], Sequence[Any]]) -> Any:
+              store: store_.Store, clock: steady_clock.SteadyClock) -> Any:
     """The :class:`~.control_plane.sync.Sync` of this host; ``None`` without a
     control plane, of which nothing is imported then.
 
     :param call: takes a report and returns the answer; ``None``: over HTTPS
         or RPC, as is configured
-    :param evidence: of a controller and one of its incidents, for reports
+    :param store: and ``clock``: see :class:`~.control_plane.sync.Sync`
     :raises ConfigError: packages are missing, or ``transport_url`` is, or
         the name of this host is none.
     """
@@ -162,8 +175,8 @@ def load_sync(conf: cfg.ConfigOpts, call: Callable[[bytes], bytes] | None,
             f'[conductor] enabled: {errors.missing_package(exc, "rpc") or exc}'
         ) from exc
     return sync.make(
-        call, conf_.sync_dir(conf), host=conf.agent.host,
+        call, conf_.sync_dir(conf), store, host=conf.agent.host,
         boot_id=records.boot_id(), version=version(),
         sync_s=conf.conductor.sync_s,
         allow_background=conf.conductor.allow_background,
-        spool_bytes=conf.conductor.spool_mib * 2 ** 20, evidence=evidence)
+        clock=clock)

@@ -19,10 +19,11 @@ from oslo_config import cfg
 from oslo_log import log
 
 from scavenger_openstack.agent.apply import actuator as actuator_
-from scavenger_openstack.agent import history
+from scavenger_openstack.agent.events import steady_clock
+from scavenger_openstack.agent.events import store
+from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent import instances
 from scavenger_openstack.agent.isolation import blind_isolation as isolation_
-from scavenger_openstack.agent import journal
 from scavenger_openstack.agent.lease import claims
 from scavenger_openstack.agent.lease import heartbeat
 from scavenger_openstack.agent.lease import leases as leases_
@@ -32,20 +33,18 @@ from scavenger_openstack.agent import names
 from scavenger_openstack.agent import parameters
 from scavenger_openstack.agent import parts
 from scavenger_openstack.agent import status
-from scavenger_openstack.agent import transitions
 from scavenger_openstack.agent import unix_signals
 from scavenger_openstack.agent import windows
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import conf as conf_
-from scavenger_openstack.decision.controller import is_detector
 from scavenger_openstack.decision import orders
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
+from scavenger_openstack.events import Event
 from scavenger_openstack import log_once
 from scavenger_openstack.recording import writer
 from scavenger_openstack.restore import messages
 from scavenger_openstack.restore import scheduling
-from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import printable
 from scavenger_openstack.types import Priority
@@ -131,14 +130,16 @@ class Service:
         self._ticked_s = now()
         self._cpu_s = self._seen_s = self._cpu_share = 0.0
         self._scheduled = 'normal'
-        self._history = history.History(conf_.history_file(conf),
-                                        conf.agent.history_mib * 2 ** 20,
-                                        NAMES)
+        self._store = store.Store(
+            conf_.history_dir(conf), conf.agent.history_mib * 2 ** 20,
+            conf.conductor.spool_mib * 2 ** 20
+            if conf.conductor.enabled else None, NAMES)
         self._rows = instances.InstanceRows()
         self._limits = status.Limits()
         self._missing = MissingLog()
         self._refused = RefusedLog()
-        self._sync = parts.load_sync(conf, call, self._evidence)
+        self._clock = steady_clock.SteadyClock(now(), time.time())
+        self._sync = parts.load_sync(conf, call, self._store, self._clock)
         self._parameters = parameters.Parameters(conf)
         if self._sync:      # those that were kept hold from the start
             self._parameters.begin(self._sync.orders.parameters)
@@ -165,9 +166,13 @@ class Service:
             self._driver, self._leases,
             self._parameters.of('perfiso', perfiso.Params),
             modes['perfiso'])
-        self._journal = journal.Journal(
-            self._history, self._leases, self._actuator, self._isolation,
-            self._driver.ended, self._happened)
+        self._tick_events = tick_events.TickEvents(
+            self._leases, self._actuator, self._isolation,
+            self._driver.ended, self._happened,
+            self._store.add_reports,
+            # Only the control plane gets measurements.
+            parts.evidence(self._controllers if self._sync else ()),
+            self._clock.time_s)
         self._metrics = publishing.Metrics(
             self._state_dir, conf.agent.lease_s,
             [controller.name for controller, _ in self._controllers],
@@ -222,8 +227,8 @@ class Service:
             try:
                 problems = self._loop.close()
                 windows.save(self._windows, self._loop)
-                self._journal.add(self._profiling.close(now()))
-                self._journal.end(now(), len(problems))
+                self._tick_events.add(self._profiling.close(now()))
+                self._tick_events.end(now(), len(problems))
                 self._metrics.end(problems)
                 if self._sync:
                     self._sync.stop(failed or not self._stop.requested)
@@ -232,7 +237,7 @@ class Service:
                 self._driver.close()
                 if self._recorder:
                     self._recorder.close()
-                self._history.close()
+                self._store.close()
                 (self._state_dir / 'status.json').unlink(missing_ok=True)
         for fault in problems:
             LOG.error('not removed, scavenger-restore tries again: %s', fault)
@@ -246,7 +251,7 @@ class Service:
             self._scheduled = scheduling.process()
             if self._scheduled == 'normal':
                 LOG.warning(NOT_REAL_TIME)
-        self._journal.begin(modes)
+        self._tick_events.begin(modes)
         if self._sync:
             self._sync.start()
         # A tick makes thousands of tuples and no cycles: looking for some
@@ -288,17 +293,17 @@ class Service:
         self._cpu_s, self._seen_s = used_s, seen_s
 
     def _report(self, tick: loop_.Tick) -> None:
-        state = (journal.STOPPED + tick.why_stopped if tick.stopped else
+        state = (tick_events.STOPPED + tick.why_stopped if tick.stopped else
                  'holding back: no watcher' if tick.unwatched else
                  'cannot read the host' if tick.sample is None else
-                 journal.RUNNING)
+                 tick_events.RUNNING)
         isolation, facts = self._isolation.facts(), self._driver.facts()
         self._missing.log(facts.missing)
         NAMES.follow(facts.instances)
-        self._journal.tick(tick, state, isolation.get('cpu_set'),
+        self._tick_events.tick(tick, state, isolation.get('cpu_set'),
                            self._loop.actions)
         document = self._document(tick, state, isolation, facts)
-        self._journal.add(self._profiling.follow(
+        self._tick_events.add(self._profiling.follow(
             tick.time_s, tick.orders.profiling, document, tick.sample))
         if self._sync:
             self._sync.start()      # if it could not be yet
@@ -315,7 +320,7 @@ class Service:
                     self._actuator.in_force.values())),
                 instances=self._rows.look(tick.time_s, facts.instances,
                                           tick.rates),
-                metrics=self._metrics.tick(tick, self._journal.in_force,
+                metrics=self._metrics.tick(tick, self._tick_events.in_force,
                                            document))
         except OSError as exc:
             LOG.warning('%s: status not written: %s', self._state_dir, exc)
@@ -331,8 +336,8 @@ class Service:
             'pid': os.getpid(), 'interval_s': self._interval_s,
             'state': state, 'stopped': tick.stopped,
             'stop_file': self._stop_file,
-            'history': {'file': str(self._history.path),
-                        'fault': self._history.fault},
+            'history': {'directory': str(self._store.path),
+                        'fault': self._store.fault},
             'conductor': self._sync and self._sync.facts(),
             'grade': facts.grade,
             'libvirt': facts.libvirt,
@@ -370,11 +375,10 @@ class Service:
             'problems': tick.outcome.problems,
         }
 
-    def _happened(self, events: Sequence[transitions.Event]) -> None:
-        """Hand on what the journal has a line of."""
+    def _happened(self, events: Sequence[Event]) -> None:
+        """Pass on events that were logged."""
+        self._store.add(events)
         self._metrics.happened(events)
-        if self._sync:
-            self._sync.happened(events)
 
     @staticmethod
     def _count(tick: loop_.Tick) -> dict[str, int]:
@@ -388,12 +392,6 @@ class Service:
         """Return what operators ask for."""
         return self._profiling.orders(self._signals.orders(
             self._sync.orders if self._sync else orders.NONE))
-
-    def _evidence(self, name: str, incident: Incident) -> Sequence[Any]:
-        """Return the series that a controller has for an incident."""
-        return next((controller.evidence(incident)
-                     for controller, _ in self._controllers if
-                     controller.name == name and is_detector(controller)), ())
 
     @property
     def _windows(self) -> pathlib.Path:

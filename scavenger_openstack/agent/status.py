@@ -20,16 +20,16 @@ import stat
 from typing import Any
 from typing import BinaryIO
 
+from scavenger_openstack.agent.events import sentences
 from scavenger_openstack.agent import instances as instances_
 from scavenger_openstack.agent import names
 from scavenger_openstack import amounts
 from scavenger_openstack import errors
-from scavenger_openstack.grounds import MOST
+from scavenger_openstack.events import incident_event
 from scavenger_openstack.restore import files
 from scavenger_openstack import text
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
-from scavenger_openstack.types import Incident
 from scavenger_openstack.types import printable
 from scavenger_openstack.wire import json_fields
 
@@ -258,8 +258,9 @@ def _rest(document: Mapping[str, Any], vm_names: names.Names) -> list[str]:
         lines += [f'  {action["kind"]} {action["workload"]}: '
                   f'{action["reason"]}' for action in document['actions']]
     for index, incident in enumerate(document['incidents']):
-        lines.append('incident: ' + of_incident(json_fields.incident(
-            incident, f'incidents[{index}]')))
+        lines.append('incident: ' + sentences.of_incident(
+            incident_event(0.0, 'changed', '', json_fields.incident(
+                incident, f'incidents[{index}]'), 0.0)))
     lines += [f'refused lease: {name}; its limit may be in force. Look at '
               'it, restore that knob by hand, delete the file'
               for name in document.get('refused', ())]
@@ -299,29 +300,6 @@ def _title(document: Mapping[str, Any]) -> str:
         'the watcher restores them' if runs else
         'no watcher runs: scavenger-restore --all restores them'
         ) if document['stale'] else IN_FORCE
-
-
-def shown(lines: str) -> str:
-    """Lines that say what they hold."""
-    return '\n'.join(map(printable, lines.split('\n')))
-
-
-def of_incident(incident: Incident) -> str:
-    """An incident in the same words in the status, the log and the history."""
-    value, threshold = [
-        'unknown' if number is None else amounts.of_number(number)
-        for number in (incident.value, incident.threshold)]
-    named = ', '.join(incident.antagonists) or 'none named'
-    if incident.named_earlier:
-        named += '; named earlier: ' + ', '.join(incident.named_earlier)
-    grounds = '; '.join(
-        amounts.of_ground(ground, incident.victim, incident.signal)
-        for ground in incident.grounds[:MOST])
-    return (f'victim {incident.victim}, cause {incident.cause}: '
-            f'{incident.signal} {value}, threshold {threshold}; '
-            f'antagonists: {named}; action: '
-            f'{incident.action or "none"}; outcome: {incident.outcome}'
-            + (f'; grounds: {grounds}' if grounds else ''))
 
 
 def _facts(facts: Mapping[str, Any]) -> str:

@@ -25,7 +25,7 @@ NOT_ALLOWED = 'nothing now: the fleet governor allows no new limit'
 
 
 class Budget(NamedTuple):
-    """So many limits until then.
+    """How many limits may be set until a time.
 
     ``lease`` is the same as long as it is the same lease, ``until_s`` is
     CLOCK_BOOTTIME.
@@ -52,7 +52,7 @@ def lease(limits: int, until_s: float, time_s: float, now: float,
 
 
 class Allowance:
-    """What is left of the budget."""
+    """The part of the fleet's budget that is left to this host."""
 
     def __init__(self) -> None:
         self._budget: Budget | None = None

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""What the host belongs to: foreground or background.
+"""Whether a workload is foreground or background, and kubelet's cgroups.
 
 The conductor asks it with all that it knows of an instance, the agent with
 what the definition of the VM and the conductor say.  Only what operators
@@ -11,9 +11,14 @@ tenants and have no say here.  Source: DESIGN, section 6, trust.
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from scavenger_openstack.types import Priority
+
+_KUBELET = re.compile(
+    '/(?:kubepods(?:/(?:besteffort|burstable))?'
+    r'|(?:[^/]+-)?kubepods(?:-(?:besteffort|burstable))?\.slice)\Z')
 
 
 class Classified(NamedTuple):
@@ -56,3 +61,9 @@ def classify(*, instance: str | None = None, flavor: str | None = None,
     if chosen is None:
         chosen = Classified(Priority.FOREGROUND, 'default')
     return chosen._replace(warnings=tuple(warnings))
+
+
+def is_of_kubelet(path: str) -> bool:
+    """Whether kubelet sets the weight of a cgroup, by its name: that of all
+    pods, or of one class of them.  ``cpu.idle`` is set on the pods in it."""
+    return _KUBELET.search(path) is not None

@@ -54,7 +54,8 @@ class Wrong(NamedTuple):
 
 
 class Flavor(NamedTuple):
-    """What extra specs say; ``priority`` is ``None`` when they do not.
+    """The content of extra specs; ``priority`` is ``None`` when they do not
+    set it.
 
     ``application`` is the name without the project.  ``protect``: others may
     be limited when the instance, if it is foreground, is disturbed.
@@ -68,7 +69,7 @@ class Flavor(NamedTuple):
 
 
 def read(specs: Mapping[str, str]) -> Flavor:
-    """What all extra specs of a flavor say; those of others are passed
+    """Read all our extra specs of a flavor; those of others are passed
     over."""
     priority, application = None, None
     floor: dict[Knob, float] = {}

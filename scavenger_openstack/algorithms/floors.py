@@ -51,7 +51,7 @@ class Overcommitted:
     def incidents(self, now: float,
                   short: Mapping[str, tuple[float, float]],
                   ) -> tuple[Incident, ...]:
-        """The same incident for as long as it lasts.
+        """Return the same incident for as long as it lasts.
 
         ``found`` maps what is short to the sum of the floors and the
         budget.  ``now`` in seconds.

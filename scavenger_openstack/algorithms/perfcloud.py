@@ -48,15 +48,7 @@ from scavenger_openstack.algorithms.signals import IO_WAIT
 from scavenger_openstack.algorithms.signals import llc_misses
 from scavenger_openstack.algorithms.signals import number
 from scavenger_openstack.algorithms.signals import Signal
-from scavenger_openstack.types import Cap
-from scavenger_openstack.types import Decision
-from scavenger_openstack.types import Incident
-from scavenger_openstack.types import incident_id
-from scavenger_openstack.types import KnobKey
-from scavenger_openstack.types import LIMIT
-from scavenger_openstack.types import Priority
-from scavenger_openstack.types import Rates
-from scavenger_openstack.types import UNPROTECTED
+from scavenger_openstack import types
 
 NAME = 'perfcloud'
 
@@ -130,12 +122,12 @@ def deviation(values: Iterable[float]) -> float | None:
 
     ``None`` for fewer than two VMs.  Source: PerfCloud, section III-A.
     """
-    known = list(values)
-    if len(known) < 2:
+    levels = list(values)
+    if len(levels) < 2:
         return None
-    mean = math.fsum(known) / len(known)
-    return math.sqrt(math.fsum([(value - mean) ** 2 for value in known])
-                     / len(known))
+    mean = math.fsum(levels) / len(levels)
+    return math.sqrt(math.fsum([(value - mean) ** 2 for value in levels])
+                     / len(levels))
 
 
 def ewma(before: float | None, value: float, alpha: float) -> float:
@@ -143,18 +135,13 @@ def ewma(before: float | None, value: float, alpha: float) -> float:
     return value if before is None else before + alpha * (value - before)
 
 
-def pearson(x: Sequence[float | None], y: Sequence[float | None]) -> float:
-    """Pearson correlation with missing values taken as 0.
-
-    0 when one of the two does not vary, or for fewer than 3 samples.
-    Source: PerfCloud, section III-B.
-    """
-    return pearsons(x, [y])[0]
-
-
 def pearsons(x: Sequence[float | None],
              others: Sequence[Sequence[float | None]]) -> list[float]:
-    """:func:`pearson` of one series with each of several."""
+    """Return the Pearson correlation of one series with each of several.
+
+    Missing values are taken as 0.  It is 0 where one of the two does not
+    vary, or for fewer than 3 samples.  Source: PerfCloud, section III-B.
+    """
     if len(x) < 3:
         return [0.0 for _ in others]
     a = _centred(x)
@@ -168,9 +155,9 @@ def pearsons(x: Sequence[float | None],
 
 
 def _centred(series: Sequence[float | None]) -> list[float]:
-    known = [value or 0.0 for value in series]
-    mean = math.fsum(known) / len(known)
-    return [value - mean for value in known]
+    values = [value or 0.0 for value in series]
+    mean = math.fsum(values) / len(values)
+    return [value - mean for value in values]
 
 
 def next_cap(c: float, C_max: float, T: float, *, contention: bool,
@@ -188,7 +175,7 @@ def next_cap(c: float, C_max: float, T: float, *, contention: bool,
 
 
 class _Interval(NamedTuple):
-    """What the low-priority VMs used in one interval, on average.
+    """The use of the low-priority VMs in one interval, on average.
 
     :param correlated: what is correlated, where that is known
     :param capped: what is capped, in the unit of equation 1, of each that is
@@ -297,7 +284,8 @@ class _Loop:
             return NOT_ALLOWED
         return 'nothing: what correlates uses nothing now, as far as is known'
 
-    def evidence(self, incident: Incident, what: str) -> list[series.Series]:
+    def evidence(self, incident: types.Incident, what: str
+                 ) -> list[series.Series]:
         return series.of(
             incident, [interval.time_s for _, interval in self.intervals],
             [level for level, _ in self.intervals],
@@ -332,7 +320,7 @@ class _Control:
         unit = MB if self.signal is IO_WAIT else cores
         for name, rates in sample.rates.items():
             workload = rates.workload
-            if workload.priority is Priority.BACKGROUND:
+            if workload.priority is types.Priority.BACKGROUND:
                 use = uses.get(name)
                 capped[name] = None if use is None else use / unit
             elif workload.application and name in signals:
@@ -350,23 +338,23 @@ class _Control:
             if loop.missing >= params.remove_intervals:
                 del self.loops[key]
 
-    def caps(self, cores: float) -> Iterator[Cap]:
+    def caps(self, cores: float) -> Iterator[types.Cap]:
         scale = MB if self.signal is IO_WAIT else cores
         for (_, application, protected), loop in self.loops.items():
             for name, antagonist in (
                     loop.antagonists.items() if protected else ()):
-                yield Cap(
+                yield types.Cap(
                     name, self.signal.knob,
                     max(0.0, antagonist.cap * scale), NAME,
                     f'deviation of {self.signal.name} across {application} '
                     f'is {loop.level:.3g} (threshold {self.limit:g}), '
                     f'correlation {antagonist.score:.2f}')
 
-    def incidents(self, host: str, boot_id: str) -> Iterator[Incident]:
+    def incidents(self, host: str, boot_id: str) -> Iterator[types.Incident]:
         for (project, application, protected), loop in self.loops.items():
             if loop.began_s is not None:
-                yield Incident(
-                    id=incident_id(host, boot_id, repr((
+                yield types.Incident(
+                    id=types.incident_id(host, boot_id, repr((
                         project, application, protected)),
                         self.signal.name, loop.began_s),
                     time_s=loop.began_s, host=host, victim=loop.victim,
@@ -376,8 +364,8 @@ class _Control:
                                           key=lambda item: -item[1])),
                     antagonists=tuple(loop.antagonists),
                     action=loop.why_none() if not loop.antagonists else
-                    LIMIT + ', '.join(loop.antagonists) if protected
-                    else UNPROTECTED)
+                    types.LIMIT + ', '.join(loop.antagonists) if protected
+                    else types.UNPROTECTED)
 
     def facts(self) -> dict[str, Any]:
         levels = [loop.level for loop in self.loops.values()
@@ -389,7 +377,7 @@ class _Control:
 
 
 def _named_only() -> bool:
-    """What is not protected has its antagonists named, and no limit."""
+    """Name antagonists of what is not protected, and limit none."""
     return True
 
 
@@ -418,7 +406,7 @@ class Controller:
                           for signal, limit in _limits(params)]
         self._allowance = Allowance()
         self._time_s = -math.inf
-        self._decision = Decision()
+        self._decision = types.Decision()
 
     def tune(self, params: Params) -> None:
         """See :class:`.decision.controller.Controller`."""
@@ -434,7 +422,7 @@ class Controller:
         """The new limits that the fleet governor lets this host set."""
         self._allowance.give(budget)
 
-    def evidence(self, incident: Incident) -> list[series.Series]:
+    def evidence(self, incident: types.Incident) -> list[series.Series]:
         """The deviation, which the victim has most part in, and what
         antagonists and suspects used, in the intervals that were compared."""
         return next((loop.evidence(incident, control.used)
@@ -444,7 +432,7 @@ class Controller:
                          incident.signal, incident.victim, incident.time_s)),
                     [])
 
-    def step(self, now: float, rates: Rates) -> Decision:
+    def step(self, now: float, rates: types.Rates) -> types.Decision:
         """All caps that should be in force, and the open incidents."""
         if not self._time_s < now < math.inf:
             return self._decision
@@ -458,12 +446,12 @@ class Controller:
                 control.turn(sample, cores, self.params,
                              lambda: self._allowance.take(now))
         alive = {rated.workload.id for rated in rates.workloads}
-        caps: dict[KnobKey, Cap] = {}
+        caps: dict[types.KnobKey, types.Cap] = {}
         for cap in [cap for control in self._controls
                     for cap in control.caps(cores) if cap.workload in alive]:
             caps[cap[:2]] = min(caps.get(cap[:2], cap), cap,
                                 key=lambda cap: float(cap.value))
-        self._decision = Decision(
+        self._decision = types.Decision(
             tuple(caps.values()),
             tuple([incident for control in self._controls for incident
                    in control.incidents(self._host, self._boot_id)]),

@@ -11,7 +11,19 @@ from typing import NamedTuple
 
 from scavenger_openstack.algorithms import profiles
 
+VCPU = 'CUSTOM_BACKGROUND_VCPU'
+MEMORY_MIB = 'CUSTOM_BACKGROUND_MEMORY_MB'
+"""Placement and Nova say MB and mean MiB."""
+
+
 BYTES_PER_MIB = 2 ** 20
+
+
+def asked(specs: Mapping[str, str], resource_class: str) -> int | None:
+    """Return how much a flavor asks for, ``None`` when the extra specs do not
+    say."""
+    value = specs.get(f'resources:{resource_class}', '')
+    return int(value) if value.isdecimal() else None
 
 
 class Host(NamedTuple):
@@ -75,7 +87,7 @@ def fits(host: Host | None, wanted: Wanted) -> str:
 
 def weight(host: Host | None, background: bool, harm: float = 0.0
            ) -> float:
-    """How good a host is, from -3 to 1; more is better.
+    """Return how good a host is, from -3 to 1; more is better.
 
     An open incident counts 1 against it.  The foreground goes where there is
     little background, the background where most is free.  A host that is
@@ -89,10 +101,10 @@ def weight(host: Host | None, background: bool, harm: float = 0.0
     """
     if host is None or host.silent:
         return 0.0
-    found = -1.0 if host.incidents else 0.0
+    total = -1.0 if host.incidents else 0.0
     if host.cores:
         if background:
-            found += min(1.0, (host.free_cores or 0.0) / host.cores)
+            total += min(1.0, (host.free_cores or 0.0) / host.cores)
         else:
-            found -= min(1.0, host.background_vcpus / host.cores)
-    return found - harm / (1.0 + harm)
+            total -= min(1.0, host.background_vcpus / host.cores)
+    return total - harm / (1.0 + harm)

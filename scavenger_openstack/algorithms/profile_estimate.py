@@ -71,7 +71,7 @@ not decide for all others."""
 
 
 class Target(NamedTuple):
-    """What a profile is of; ``kind``: application or flavor."""
+    """The target of a profile; ``kind``: application or flavor."""
 
     kind: str
     target: str
@@ -87,7 +87,7 @@ class Series(NamedTuple):
 
 
 class Incident(NamedTuple):
-    """What of an incident tells of profiles.
+    """The part of an incident that tells about profiles.
 
     ``capacity``: what the host has, by resource.  ``targets``: what each
     workload that it names is of.  ``host``: a number of its own.
@@ -114,7 +114,8 @@ class Estimated(NamedTuple):
 
 
 class _Evidence:
-    """What the incidents say of one target, by SoI; the newest first."""
+    """The evidence of the incidents about one target, by SoI; the newest
+    first."""
 
     def __init__(self) -> None:
         self.incidents = 0

@@ -21,7 +21,7 @@ NAMES = frozenset(SOI_NAMES)
 
 
 class Profile(NamedTuple):
-    """What a workload tolerates and causes, by the name of the SoI.
+    """The levels that a workload tolerates and causes, by the name of the SoI.
 
     A SoI that was not measured is left out.
 

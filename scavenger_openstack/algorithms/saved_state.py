@@ -12,9 +12,9 @@ UNREADABLE = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
 
 
 def saved_s(state: Mapping[str, Any], now: float) -> float | None:
-    """When a state was saved; ``None``: that is unreadable, or later than
-    ``now`` (another boot).  Both in seconds of one clock."""
-    found = state.get('saved_s')
-    if not isinstance(found, int | float) or not 0 <= found <= now:
+    """Return when a state was saved; ``None``: that is unreadable, or later
+    than ``now`` (another boot).  Both in seconds of one clock."""
+    value = state.get('saved_s')
+    if not isinstance(value, int | float) or not 0 <= value <= now:
         return None
-    return found
+    return value

@@ -41,7 +41,8 @@ def link_of(workload: Workload, links: Mapping[str, str]) -> str | None:
 
 def _cores(workload: Workload, topology: Mapping[int, Cpu]
            ) -> set[tuple[str, int]]:
-    """Its cores; a CPU whose core is unknown is one by itself."""
+    """Return a workload's cores; a CPU whose core is unknown is one by
+    itself."""
     return {('core', topology[cpu].core) if cpu in topology else ('cpu', cpu)
             for cpu in workload.allowed_cpus or ()}
 

@@ -23,7 +23,7 @@ def quantity(value: Any) -> float:
 
 
 def samples(window_s: float, interval_s: float) -> int:
-    """How many samples a window holds at one per ``interval_s``."""
+    """Return how many samples a window holds at one per ``interval_s``."""
     return max(2, round(window_s / interval_s))
 
 
@@ -53,7 +53,7 @@ class Window:
 
     @property
     def size(self) -> int:
-        """How many samples the window can hold."""
+        """The number of samples that the window can hold."""
         return self._values.maxlen or 0
 
     @property

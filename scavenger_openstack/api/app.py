@@ -23,18 +23,18 @@ from oslo_middleware import request_id
 from werkzeug import exceptions
 from werkzeug import routing
 
-from scavenger_openstack.api import auth as auth_
+from scavenger_openstack.api import auth as authentication
 from scavenger_openstack.api import cached
 from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import faults
 from scavenger_openstack.api import health
 from scavenger_openstack.api import openapi
 from scavenger_openstack.api import policies
-from scavenger_openstack.api.resources import summary as summary_
+from scavenger_openstack.api.resources import summary as host_summary
 from scavenger_openstack.api.routes import Route
 from scavenger_openstack.api.routes import ROUTES
 from scavenger_openstack.api import validation
-from scavenger_openstack import conf as conf_
+from scavenger_openstack import conf as conf_package
 from scavenger_openstack.conf import check as conf_check
 from scavenger_openstack.conf import control as conf_control
 from scavenger_openstack.db import connect
@@ -42,7 +42,7 @@ from scavenger_openstack.db.resources.rankings import Rankings
 from scavenger_openstack.db.resources.residents import Residents
 from scavenger_openstack.db import schema
 from scavenger_openstack import errors
-from scavenger_openstack import text as text_
+from scavenger_openstack import text as formats
 from scavenger_openstack.types import printable
 
 LOG = logging.getLogger(__name__)
@@ -95,18 +95,18 @@ def create(engine: Any, conf: cfg.ConfigOpts | None = None,
     """
     if conf is None:
         conf = cfg.ConfigOpts()
-        conf_.register(conf)
+        conf_package.register(conf)
         conf([], default_config_files=[], default_config_dirs=[])
     wrong_values = list(conf_check.wrong_values(
         conf, [('api', conf_control.API_OPTS)]))
     if wrong_values:
         raise errors.ConfigError(*wrong_values)
     auth = auth or conf.api.auth_strategy
-    if auth == auth_.NOAUTH:
+    if auth == authentication.NOAUTH:
         LOG.warning('[api] auth_strategy = noauth: every client that reaches '
                     'this API may do everything')
     app = flask_app(engine, conf, auth, ROUTES, clock)
-    checked = auth_.protected(app.wsgi_app, auth, conf)
+    checked = authentication.protected(app.wsgi_app, auth, conf)
     healthy = health.application(lambda: _check_health(engine), conf)
 
     def called(environ: dict[str, Any], start: Any) -> Iterable[bytes]:
@@ -145,7 +145,7 @@ def flask_app(engine: Any, conf: cfg.ConfigOpts, auth: str,
 
     rankings, summary = Rankings(), cached.Cache()
     overview, week = cached.Cache(OVERVIEW_S), cached.Cache(WEEK_S)
-    residents = Residents(summary_.levels)
+    residents = Residents(host_summary.levels)
 
     def versions() -> flask.Response:
         return _json({'versions': [_version()]})
@@ -158,7 +158,7 @@ def flask_app(engine: Any, conf: cfg.ConfigOpts, auth: str,
 
     def view(route: Route) -> Callable[..., flask.Response]:
         def answer(**path: str) -> flask.Response:
-            caller = auth_.caller(flask.request.environ)
+            caller = authentication.caller(flask.request.environ)
             if caller is None:
                 raise exceptions.Unauthorized(
                     'Say who you are: see WWW-Authenticate.')
@@ -182,7 +182,7 @@ def flask_app(engine: Any, conf: cfg.ConfigOpts, auth: str,
     app.before_request(_negotiate)
     app.after_request(_finish)
     app.register_error_handler(
-        Exception, lambda error: _error(error, auth_.challenge(auth)))
+        Exception, lambda error: _error(error, authentication.challenge(auth)))
     return app
 
 
@@ -310,8 +310,8 @@ def _of_http(error: exceptions.HTTPException, id_: str) -> dict[str, Any]:
 
 def _json(value: Any, status: int = 200,
           headers: dict[str, str] | None = None) -> flask.Response:
-    return flask.Response(text_.json_line(value, compact=True) + '\n', status,
-                          headers, content_type='application/json')
+    return flask.Response(formats.json_line(value, compact=True) + '\n',
+                          status, headers, content_type='application/json')
 
 
 def _request_id() -> str:

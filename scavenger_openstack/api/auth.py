@@ -105,7 +105,8 @@ class HttpBasic:
     """
 
     def __init__(self, application: Application, path: str) -> None:
-        """
+        """Read the file once, so that a wrong one is found at the start.
+
         :raises ConfigError: the file cannot be used.
         """
         self._application = application
@@ -158,6 +159,12 @@ class HttpBasic:
                 self._fitted.clear()
             self._fitted[proof] = name, version
         return name
+
+
+def htpasswd_line(name: str, password: str) -> bytes:
+    """Return the line of a user that ``htpasswd -B`` writes."""
+    return b'%s:%s\n' % (name.encode(), bcrypt.hashpw(
+        password.encode(), bcrypt.gensalt()))
 
 
 def _users(path: str) -> tuple[dict[str, bytes], Any]:

@@ -16,10 +16,10 @@ from scavenger_openstack.api import cached
 from scavenger_openstack.api import faults
 from scavenger_openstack.api import markers
 from scavenger_openstack.api import schemas
-from scavenger_openstack.api import times
 from scavenger_openstack.db.resources import audit
 from scavenger_openstack.db.resources.rankings import Rankings
 from scavenger_openstack.db.resources.residents import Residents
+from scavenger_openstack.text import time_s
 from scavenger_openstack.wire import fit
 
 
@@ -75,7 +75,8 @@ class Call:
         return self.allows(policy, self.caller, target)
 
     def require(self, policy: str, **target: Any) -> None:
-        """
+        """Refuse the request unless a policy allows it.
+
         :raises Fault: 403.
         """
         if not self.may(policy, **target):
@@ -83,7 +84,8 @@ class Call:
                                f'The policy {policy} does not allow this.')
 
     def only(self, all_: str, own: str) -> str | None:
-        """The one project whose things the caller may see; ``None`` for all.
+        """Return the one project whose things the caller may see; ``None`` for
+        all.
 
         :param all_: the policy that allows those of all projects
         :param own: the one that allows those of the caller's
@@ -120,7 +122,7 @@ class Call:
     def time_s(self, name: str) -> float | None:
         """A time that is in the query."""
         text = self.query.get(name)
-        return None if text is None else times.seconds(text)
+        return None if text is None else time_s(text)
 
     def after_id(self) -> int | None:
         """The id of the last row of the page before.
@@ -131,19 +133,25 @@ class Call:
         return (None if text is None
                 else markers.read(text, self.noun, [int])[0])
 
-    def after_row(self, kinds: list[type], find: Callable[..., int | None]
+    def after_row(self, connection: Any, project: str | None,
+                  kinds: list[type], find: Callable[..., int | None]
                   ) -> int | None:
-        """The same where the marker does not have the id, which would tell
-        a reader of a project how many rows there are.
+        """Return the id of the last row of the page before, for a reader of a
+        project: the marker does not have the id, which tells how many rows
+        there are.
 
-        :param kinds: the types of what it has
-        :param find: makes the id of these
+        :param project: ``None`` for a reader of all projects
+        :param kinds: the types of what the marker has
+        :param find: makes the id of connection, project and these
         :raises Fault: 400, also where that row is gone.
         """
+        if project is None:
+            return self.after_id()
         text = self.query.get('marker')
         if text is None:
             return None
-        id_ = find(*markers.read(text, self.noun, kinds))
+        id_ = find(connection, project,
+                   *markers.read(text, self.noun, kinds))
         if id_ is None:
             raise faults.bad('marker is of a row that is gone.', 'marker')
         return id_

@@ -26,7 +26,8 @@ ERRORS = {'400': 'The request is wrong; the answer names the field.',
 
 
 def document(routes: Iterable[Route], version: str) -> dict[str, Any]:
-    """
+    """Return the description of the API.
+
     :param version: the newest microversion
     """
     paths: dict[str, dict[str, Any]] = {}

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 import copy
 from typing import Any
 
-from scavenger_openstack.api import times
 from scavenger_openstack.outcomes import Outcome
+from scavenger_openstack.text import iso
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
@@ -71,7 +71,7 @@ def shape(properties: Iterable[str], row: Mapping[str, Any], **given: Any
     """A row as an answer: of each property what is given, else the column
     of that name; of a time, ``..._at``, the column ``..._s``."""
     return {name: given[name] if name in given
-            else times.iso(row[f'{name[:-3]}_s']) if name.endswith('_at')
+            else iso(row[f'{name[:-3]}_s']) if name.endswith('_at')
             else row[name] for name in properties}
 
 

@@ -15,7 +15,7 @@ import jsonschema
 
 from scavenger_openstack.api import faults
 from scavenger_openstack.api.schemas import Schema
-from scavenger_openstack.api import times
+from scavenger_openstack.text import time_s
 
 BODY_MOST_BYTES = 64 << 10
 DEPTH_MOST = 16
@@ -29,7 +29,7 @@ FORMATS = jsonschema.FormatChecker(formats=())
 
 @FORMATS.checks('date-time', raises=ValueError)
 def _is_time(value: object) -> bool:
-    return not isinstance(value, str) or times.seconds(value) is not None
+    return not isinstance(value, str) or time_s(value) is not None
 
 
 def query(pairs: Iterable[tuple[str, str]], schema: Schema
@@ -73,7 +73,8 @@ def body(data: bytes, schema: Schema) -> dict[str, Any]:
 
 
 def check(value: Any, schema: Schema) -> None:
-    """
+    """Check a value against its schema.
+
     :raises Fault: 400, which names the field and what is allowed.
     """
     validator = jsonschema.Draft202012Validator(
@@ -121,7 +122,7 @@ def _fault(error: jsonschema.ValidationError) -> faults.Fault:
 
 def check_word(word: str | None, field: str, words: Sequence[str],
                is_used: Callable[[str], bool]) -> None:
-    """Check a filter that found nothing: what nothing ever has is a mistake.
+    """Check a filter without results: what nothing ever has is a mistake.
 
     :param words: those that there are in this release
     :param is_used: whether something that is stored has another
@@ -212,7 +213,8 @@ def _check_values(value: Any) -> None:
 
 
 def check_text(text: str, field: str) -> None:
-    """
+    """Check that a text is one that the database takes.
+
     :raises Fault: it is not valid Unicode, or has the character NUL.
     """
     field = faults.shown(field)

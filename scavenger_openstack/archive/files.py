@@ -27,7 +27,7 @@ from pyarrow import parquet
 from scavenger_openstack.db import connect
 from scavenger_openstack.db.resources import archive
 from scavenger_openstack import errors
-from scavenger_openstack.restore import files as files_
+from scavenger_openstack.restore import files as restore_files
 
 ROWS = 'rows.parquet'
 UNFINISHED = '.unfinished'
@@ -96,10 +96,10 @@ def _write(engine: connect.Engine, part: archive.Part, day_s: int,
                 after, count = rows[-1], count + len(rows)
         size_bytes = files.size(unfinished)
         if isinstance(files, local.LocalFileSystem):
-            files_.replace(path, None, draft=unfinished, sync=True)
+            restore_files.replace(path, None, draft=unfinished, sync=True)
             # The directories of the day and of the table may be new, too.
             for above in list(pathlib.Path(directory).parents)[:2]:
-                files_.sync_names(above)
+                restore_files.sync_names(above)
         else:
             files.mv(unfinished, path)
     except BaseException:

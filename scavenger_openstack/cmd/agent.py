@@ -18,7 +18,7 @@ import traceback
 from typing import Any
 from typing import TYPE_CHECKING
 
-from scavenger_openstack.cmd import exit as exit_
+from scavenger_openstack.cmd import ending
 from scavenger_openstack import command_line
 from scavenger_openstack import errors
 from scavenger_openstack import text
@@ -26,7 +26,7 @@ from scavenger_openstack import text
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-    from scavenger_openstack.cmd import places as places_
+    from scavenger_openstack.cmd import places as agent_places
 
 PROG = 'scavenger-agent'
 
@@ -48,8 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; return 0, 1 (failed), 2 (usage) or 130."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if '--check' in arguments:
-        return exit_.code(PROG, lambda: _monitored(arguments))
-    return exit_.code(PROG, lambda: _main(arguments), 'rpc')
+        return ending.code(PROG, lambda: _monitored(arguments))
+    return ending.code(PROG, lambda: _main(arguments), 'rpc')
 
 
 def parser() -> command_line.Parser:
@@ -129,7 +129,8 @@ def _main(arguments: Sequence[str]) -> int:
 
 def run(conf: cfg.ConfigOpts, options: argparse.Namespace,
         call: Callable[[bytes], bytes] | None = None) -> int:
-    """
+    """Run the agent until it is to end; return the exit code.
+
     :param options: with ``record``, a file, if the run is to be recorded
     :param call: see :class:`.service.Service`
     """
@@ -159,7 +160,7 @@ def sample(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
             before = now
             time.sleep(conf.agent.interval_s)
     except BrokenPipeError:
-        return exit_.unread()
+        return ending.unread()
     finally:
         driver.close()
 
@@ -172,24 +173,24 @@ def _with_places(options: argparse.Namespace) -> int:
     from oslo_config import cfg
 
     from scavenger_openstack.cmd import configuration
-    from scavenger_openstack.cmd import places as places_
+    from scavenger_openstack.cmd import places as agent_places
     from scavenger_openstack.cmd import stop
     words = command_line.configuration(options)
     unusable = ''
     try:
-        places = places_.of(configuration.load(PROG, options))
+        places = agent_places.of(configuration.load(PROG, options))
     except (errors.ConfigError, cfg.Error) as exc:
-        places = places_.read(words, PROG)
+        places = agent_places.read(words, PROG)
         unusable = '; '.join(map(str, exc.args)) or str(exc)
     if options.command == 'status' and options.check:
         return check(places, unusable)
     if unusable:
-        exit_.say(PROG, 'warning: the configuration cannot be used: '
-                        f'{unusable}. {options.command} uses state '
-                        f'directory {places.state_dir}'
-                        + (' (the default; it may be another)'
-                           if places.guessed else '')
-                        + f' and stop file {places.stop_file}')
+        ending.print_line(PROG, 'warning: the configuration cannot be used: '
+                          f'{unusable}. {options.command} uses state '
+                          f'directory {places.state_dir}'
+                          + (' (the default; it may be another)'
+                             if places.guessed else '')
+                          + f' and stop file {places.stop_file}')
     if options.command == 'status':
         return show_status(places, as_json=options.json)
     if options.command == 'metrics':
@@ -201,7 +202,7 @@ def _with_places(options: argparse.Namespace) -> int:
             else stop.resume)(places)
 
 
-def show_status(places: places_.Places, *, as_json: bool) -> int:
+def show_status(places: agent_places.Places, *, as_json: bool) -> int:
     """Print the status; 1 when the agent has not turned for a while."""
     from scavenger_openstack.agent import instances
     from scavenger_openstack.agent import names
@@ -218,7 +219,7 @@ def show_status(places: places_.Places, *, as_json: bool) -> int:
     return 1 if status.is_stale(document, now) else 0
 
 
-def show_metrics(places: places_.Places) -> int:
+def show_metrics(places: agent_places.Places) -> int:
     """Print the metrics; 1 when the agent has not turned for a while."""
     from scavenger_openstack.agent.metrics import page
     from scavenger_openstack.agent import status
@@ -227,12 +228,12 @@ def show_metrics(places: places_.Places) -> int:
     return 1 if status.is_stale(document, now) else 0
 
 
-def check(places: places_.Places, unusable: str) -> int:
+def check(places: agent_places.Places, unusable: str) -> int:
     """Print one line for a monitoring system; its exit code.
 
     :param unusable: what is wrong in the configuration
     """
-    from scavenger_openstack.agent import check as check_
+    from scavenger_openstack.agent import check as agent_check
     if places.guessed:
         raise errors.ScavengerError(
             f'the configuration cannot be read: {unusable}; correct it, or '
@@ -240,21 +241,21 @@ def check(places: places_.Places, unusable: str) -> int:
     try:
         document, now = _document(places)
     except errors.NoStatus as exc:
-        findings = [check_.Finding(check_.CRITICAL, str(exc))]
+        findings = [agent_check.Finding(agent_check.CRITICAL, str(exc))]
         document, now = {}, 0.0
     else:
-        findings = check_.findings(document, now)
+        findings = agent_check.findings(document, now)
     if unusable:
-        findings.append(check_.Finding(
-            check_.WARNING, f'the configuration cannot be used, and the '
+        findings.append(agent_check.Finding(
+            agent_check.WARNING, f'the configuration cannot be used, and the '
                             f'agent would not start again: {unusable}'))
-    code, line = check_.line(findings, document, now)
+    code, line = agent_check.line(findings, document, now)
     print(line)
     return code
 
 
-def _document(places: places_.Places) -> tuple[dict[str, Any], float]:
-    """The status, with what was found beside it, and the time of that.
+def _document(places: agent_places.Places) -> tuple[dict[str, Any], float]:
+    """Return the status with the leases and the watcher, and the time of that.
 
     :raises ScavengerError: there is none, or it cannot be read.
     """
@@ -277,28 +278,30 @@ def _document(places: places_.Places) -> tuple[dict[str, Any], float]:
     return {**document, 'refused': refused, 'watcher': watcher}, now_s()
 
 
-def show_history(places: places_.Places, since: str | None, *,
+def show_history(places: agent_places.Places, since: str | None, *,
                  as_json: bool) -> int:
     """Print what happened, oldest first."""
-    from scavenger_openstack.agent import history
+    from scavenger_openstack.agent.events import history
+    from scavenger_openstack.agent.events import sentences
     wall_s = time.time()
-    reader = history.Reader(places.history_file)
+    reader = history.Reader(places.history_dir)
     since_s = history.since(since, wall_s) if since else 0.0
     empty = True
     try:
         for event in reader.events(since_s):
             empty = False
-            print(text.json_line(history.as_line(event, reader.names))
-                  if as_json else history.line(event, reader.names))
+            print(history.as_json(event, reader.names)
+                  if as_json else sentences.line(event, reader.names))
         sys.stdout.flush()
     except BrokenPipeError:
-        return exit_.unread()
+        return ending.unread()
     if empty:
-        exit_.say(PROG, f'{places.history_file}: nothing'
-                        + (f' since {since}' if since else ' yet'))
+        ending.print_line(PROG, f'{places.history_dir}: nothing'
+                          + (f' since {since}' if since else ' yet'))
     if reader.unreadable:
-        exit_.say(PROG, f'{places.history_file}: {reader.unreadable} lines '
-                        'cannot be read and are left out')
+        ending.print_line(
+            PROG, f'{places.history_dir}: {reader.unreadable} lines cannot '
+            'be read and are left out')
     return 0
 
 
@@ -310,7 +313,7 @@ def _monitored(arguments: Sequence[str]) -> int:
     except Exception as exc:
         if not isinstance(exc, errors.ScavengerError | OSError):
             traceback.print_exc()
-        print('SCAVENGER UNKNOWN -', exit_.sentence(exc).replace('|', '/'))
+        print('SCAVENGER UNKNOWN -', ending.sentence(exc).replace('|', '/'))
         return UNKNOWN
 
 

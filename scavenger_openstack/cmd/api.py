@@ -15,7 +15,7 @@ import sys
 import threading
 from types import FrameType
 
-from scavenger_openstack.cmd import exit as exit_
+from scavenger_openstack.cmd import ending
 from scavenger_openstack.cmd import privileges
 from scavenger_openstack import command_line
 from scavenger_openstack import errors
@@ -26,7 +26,7 @@ PROG = 'scavenger-api'
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; return 0, 1 (failed), 2 (usage) or 130."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    return exit_.code(PROG, lambda: run(
+    return ending.code(PROG, lambda: run(
         command_line.parse(parser(), arguments)))
 
 
@@ -48,7 +48,8 @@ def parser() -> command_line.Parser:
 
 
 def run(options: argparse.Namespace) -> int:
-    """
+    """Serve the API until SIGTERM.
+
     :raises ScavengerError: what stopped it, in one line
     """
     # Here, so that "--help" and what is wrong are there at once.
@@ -56,32 +57,29 @@ def run(options: argparse.Namespace) -> int:
     from oslo_log import log
 
     from scavenger_openstack.api import app
-    from scavenger_openstack.api import server as server_
+    from scavenger_openstack.api import server as api_server
     from scavenger_openstack import cloud_metrics
     from scavenger_openstack.cmd import configuration
-    from scavenger_openstack import conf as conf_
-    from scavenger_openstack.conf import control as conf_control
+    from scavenger_openstack import conf as conf_package
     from scavenger_openstack.db import connect
     from scavenger_openstack.db import schema
     from scavenger_openstack import state_report
     conf = cfg.ConfigOpts()
-    conf_.register(conf)
+    conf_package.register(conf)
     state_report.register(conf)
-    conf_.load(conf, command_line.configuration(options), PROG)
+    conf_package.load(conf, command_line.configuration(options), PROG)
     if options.parent is not None:
         # An agent that started it may have given it its real-time priority.
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
         _end_with(options.parent)
-    conf_.set_up_log(conf)
-    engine = connect.engine(conf_control.database(conf),
-                            connections=conf.database.max_connections,
-                            notifies=bool(conf.notifications.topics))
+    conf_package.set_up_log(conf)
+    engine = connect.engine_of(conf)
     served = cloud_metrics.Served(conf.api.metrics_listen,
                                   cloud_metrics.Database(
                                       engine, conf.api.silent_s))
     application = app.create(engine, conf)
-    server = server_.Server(application, conf.api.port,
-                            cloud_metrics.Api(application, served))
+    server = api_server.Server(application, conf.api.port,
+                               cloud_metrics.Api(application, served))
     server.warm_up()
     engine.dispose()
     if options.user is not None:
@@ -106,7 +104,7 @@ def run(options: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     log.getLogger(__name__).info(
-        'the API answers at http://%s:%d, as user %d', server_.ADDRESS,
+        'the API answers at http://%s:%d, as user %d', api_server.ADDRESS,
         server.port, os.geteuid())
     served.start()
     server.run()

@@ -7,7 +7,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from collections.abc import Sequence
-import functools
 import logging
 import queue
 import signal
@@ -16,9 +15,10 @@ import time
 from types import FrameType
 from typing import Any
 from typing import TYPE_CHECKING
+from typing import TypeVar
 import warnings
 
-from scavenger_openstack.cmd import exit as exit_
+from scavenger_openstack.cmd import ending
 from scavenger_openstack import command_line
 from scavenger_openstack import errors
 from scavenger_openstack.restore import messages
@@ -34,12 +34,14 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
+P = TypeVar('P')
+
 PROG = 'scavenger-conductor'
 
 LEADERS = 7
 """Threads that do what one of all conductors does, with a connection each."""
 
-LOOK_S = 10.0
+CHECK_S = 10.0
 """So often systemd hears of this process, within its WatchdogSec."""
 
 STOP_S = 75.0
@@ -50,7 +52,7 @@ take 60 s.  What lasts longer ends with the process, before TimeoutStopSec."""
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; return 0, 1 (failed), 2 (usage) or 130."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    return exit_.code(PROG, lambda: run(
+    return ending.code(PROG, lambda: run(
         command_line.parse(parser(), arguments)))
 
 
@@ -66,7 +68,8 @@ def parser() -> command_line.Parser:
 
 
 def run(options: argparse.Namespace) -> int:
-    """
+    """Take reports until SIGTERM.
+
     :raises ScavengerError: what stopped it, in one line
     """
     # That it is there, where another service needs it, is not our matter.
@@ -79,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
     from scavenger_openstack.conductor import notifications
     from scavenger_openstack.conductor import service
     from scavenger_openstack.conductor import silence
-    from scavenger_openstack import conf as conf_
+    from scavenger_openstack import conf as conf_package
     from scavenger_openstack.conf import control as conf_control
     from scavenger_openstack.db import connect
     from scavenger_openstack.db import enrollment
@@ -87,20 +90,17 @@ def run(options: argparse.Namespace) -> int:
     from scavenger_openstack import rpc
     from scavenger_openstack import state_report
     conf = cfg.ConfigOpts()
-    conf_.register(conf)
+    conf_package.register(conf)
     rpc.register(conf)
     state_report.register(conf)
-    conf_.load(conf, command_line.configuration(options), PROG)
-    url = conf_control.database(conf)
-    notifies = bool(conf.notifications.topics)
-    engine = connect.engine(url, connections=conf.database.max_connections,
-                            notifies=notifies)
-    of_leaders = connect.engine(url, statement_s=leader.STATEMENT_S,
-                                connections=LEADERS, notifies=notifies)
+    conf_package.load(conf, command_line.configuration(options), PROG)
+    engine = connect.engine_of(conf)
+    of_leaders = connect.engine_of(conf, statement_s=leader.STATEMENT_S,
+                                   connections=LEADERS)
     with connect.reading(engine) as connection:
         schema.check(connection)
         without = enrollment.without_token(connection)
-    conf_.set_up_log(conf)
+    conf_package.set_up_log(conf)
     if without:
         LOG.warning('hosts without a token: %d; %s; see "scavenger-manage '
                     'host enroll"', without, 'their reports are refused'
@@ -120,7 +120,7 @@ def run(options: argparse.Namespace) -> int:
     leaders = [
         silence.make_leader(of_leaders, conf.api.silent_s, conductor.name),
         *leaders_of(conf, of_leaders, conductor.name, metrics)]
-    if notifies:
+    if conf.notifications.topics:
         leaders.append(notifications.make_leader(
             of_leaders, rpc.Notifier(conf, conductor.name), conductor.name,
             time.time))
@@ -135,11 +135,11 @@ def run(options: argparse.Namespace) -> int:
     LOG.info('%s starts', conductor.name)
     messages.notify(b'READY=1')
     try:
-        def look() -> None:
+        def check() -> None:
             served.start()      # unless it could, and has
             _report_state(server, works, conductor.fault)
 
-        signals.wait(look)
+        signals.wait(check)
     finally:
         messages.notify(b'STOPPING=1')
         LOG.info('%s ends: no new reports, those at hand are answered',
@@ -184,101 +184,64 @@ def leaders_of(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
     """
     if not (conf.placement.enabled or conf.nova.enabled):
         return []
-    from scavenger_openstack.conductor import sessions
-    session = sessions.make_session(conf)
-    return [make(conf, engine, name, session)
-            for make, enabled in ((functools.partial(
-                                      _placement, metrics=metrics),
-                                   conf.placement.enabled),
-                                  (_nova, conf.nova.enabled),
-                                  (_aggregates, conf.nova.enabled),
-                                  (functools.partial(
-                                      _evictions, metrics=metrics),
-                                   conf.nova.enabled),
-                                  (_policy, conf.nova.enabled)) if enabled]
-
-
-def _placement(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
-               session: Any, metrics: cloud_metrics.Conductor | None
-               ) -> leader.Leader:
     from scavenger_openstack.conductor import leader
+    from scavenger_openstack.conductor.nova import aggregates
+    from scavenger_openstack.conductor.nova import evicting
+    from scavenger_openstack.conductor.nova import eviction_params
+    from scavenger_openstack.conductor.nova import eviction_policy
+    from scavenger_openstack.conductor.nova import reconciling
     from scavenger_openstack.conductor import placement
     from scavenger_openstack.conductor import placement_api
     from scavenger_openstack.conductor import placement_writer
     from scavenger_openstack.conductor import sessions
-    writer = placement_writer.Writer(
-        engine, placement_api.Placement(sessions.make_adapter(
-            conf, session, 'placement')),
-        placement.Params(**{field: conf.placement[field]
-                            for field in placement.Params.__annotations__}),
-        time.time, time.monotonic)
-    made = leader.Leader(
-        engine, placement_writer.CLAIM, name, time.time, writer.turn,
-        every_s=placement_writer.EVERY_S,
-        what='Placement is not told what background work hosts may have',
-        taken=writer.distrust)
-    if metrics is not None:
-        metrics.follow_placement(
-            lambda: writer.background_vcpus() if made.leads else {})
-    return made
-
-
-def _nova(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
-          session: Any) -> leader.Leader:
-    from scavenger_openstack.conductor import leader
-    from scavenger_openstack.conductor.nova import reconciling
-    from scavenger_openstack.conductor import sessions
-    reconciler = reconciling.Reconciler(
-        engine, sessions.make_nova(conf, session), time.time)
-    return leader.Leader(
-        engine, reconciling.CLAIM, name, time.time, reconciler.turn,
-        every_s=conf.nova.interval_s,
-        what='what instances are is not read from Nova')
-
-
-def _aggregates(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
-                session: Any) -> leader.Leader:
-    from scavenger_openstack.conductor import leader
-    from scavenger_openstack.conductor.nova import aggregates
-    from scavenger_openstack.conductor import sessions
-    follower = aggregates.Follower(
-        engine, sessions.make_nova(conf, session), time.time)
-    return leader.Leader(
-        engine, aggregates.CLAIM, name, time.time, follower.turn,
-        every_s=conf.nova.interval_s,
-        what='host aggregates are not read from Nova')
-
-
-def _evictions(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
-               session: Any, metrics: cloud_metrics.Conductor | None
-               ) -> leader.Leader:
-    from scavenger_openstack.conductor.nova import evicting
-    from scavenger_openstack.conductor import leader
-    from scavenger_openstack.conductor import sessions
     from scavenger_openstack.db import evictions
-    work = evicting.Evicting(
-        engine, sessions.make_nova(conf, session), time.time,
-        moved=metrics.eviction if metrics is not None else
-        lambda how, state: None)
-    return leader.Leader(
-        engine, evictions.CLAIM, name, time.time, work.turn,
-        every_s=evicting.EVERY_S, what='instances are not evicted')
+    session, clock, leaders = sessions.make_session(conf), time.time, []
+
+    def lead(claim: str, turn: Callable[[Callable[[], None]], object],
+             every_s: float, what: str, **more: Any) -> leader.Leader:
+        leaders.append(leader.Leader(engine, claim, name, clock, turn,
+                                     every_s=every_s, what=what, **more))
+        return leaders[-1]
+
+    if conf.placement.enabled:
+        writer = placement_writer.Writer(
+            engine, placement_api.Placement(sessions.make_adapter(
+                conf, session, 'placement')),
+            _params(placement.Params, conf.placement), clock, time.monotonic)
+        writes = lead(
+            placement_writer.CLAIM, writer.turn, placement_writer.EVERY_S,
+            'Placement is not told what background work hosts may have',
+            taken=writer.distrust)
+        if metrics is not None:
+            metrics.follow_placement(
+                lambda: writer.background_vcpus() if writes.leads else {})
+    if conf.nova.enabled:
+        params = _params(eviction_params.Params, conf.eviction)
+        eviction_params.check(params)
+        # A client each: these are threads.
+        reader, follower, evicter = (
+            sessions.make_nova(conf, session) for _ in range(3))
+        lead(reconciling.CLAIM,
+             reconciling.Reconciler(engine, reader, clock).turn,
+             conf.nova.interval_s,
+             'what instances are is not read from Nova')
+        lead(aggregates.CLAIM,
+             aggregates.Follower(engine, follower, clock).turn,
+             conf.nova.interval_s, 'host aggregates are not read from Nova')
+        lead(evictions.CLAIM, evicting.Evicting(
+            engine, evicter, clock, moved=metrics.eviction
+            if metrics is not None else lambda how, state: None).turn,
+            evicting.EVERY_S, 'instances are not evicted')
+        lead(eviction_policy.CLAIM,
+             eviction_policy.Policy(engine, params, clock).turn,
+             eviction_policy.EVERY_S,
+             'no policy looks at antagonists and shortages of CPU')
+    return leaders
 
 
-def _policy(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
-            session: Any) -> leader.Leader:
-    from scavenger_openstack.conductor.nova import eviction_params
-    from scavenger_openstack.conductor.nova import eviction_policy
-    from scavenger_openstack.conductor import leader
-    params = eviction_params.Params(**{
-        field: conf.eviction[field]
-        for field in eviction_params.Params.__annotations__})
-    eviction_params.check(params)
-    work = eviction_policy.Policy(engine, params, time.time)
-    return leader.Leader(
-        engine, eviction_policy.CLAIM, name, time.time, work.turn,
-        every_s=eviction_policy.EVERY_S,
-        what='no policy looks at antagonists and shortages of CPU')
+def _params(kind: Callable[..., P], group: Any) -> P:
+    """Return the options of a section as its ``Params``."""
+    return kind(**{field: group[field] for field in kind.__annotations__})
 
 
 class Signals:
@@ -308,7 +271,7 @@ class Signals:
         while True:
             check()
             try:
-                arrived = self._queue.get(timeout=LOOK_S)
+                arrived = self._queue.get(timeout=CHECK_S)
             except queue.Empty:
                 continue
             if isinstance(arrived, str):

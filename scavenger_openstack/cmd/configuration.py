@@ -10,9 +10,9 @@ import threading
 
 from oslo_config import cfg
 
-from scavenger_openstack.cmd import exit as exit_
+from scavenger_openstack.cmd import ending
 from scavenger_openstack import command_line
-from scavenger_openstack import conf as conf_
+from scavenger_openstack import conf as conf_package
 from scavenger_openstack.conf import check as conf_check
 from scavenger_openstack.conf import libraries as conf_libraries
 from scavenger_openstack import errors
@@ -24,16 +24,17 @@ _reading = threading.Lock()
 
 def load(prog: str, options: argparse.Namespace, *, has_log: bool = True
          ) -> cfg.ConfigOpts:
-    """
+    """Return the configuration that a command line names, checked.
+
     :param has_log: the program logs what is ignored; else it is printed
     :raises ConfigError: it cannot work, with all findings.
     """
     conf = cfg.ConfigOpts()
-    conf_.register(conf)
-    conf_.load(conf, command_line.configuration(options), prog)
+    conf_package.register(conf)
+    conf_package.load(conf, command_line.configuration(options), prog)
     if not has_log:
         for sentence in conf_libraries.unused(conf_check.files(conf)):
-            exit_.say(prog, sentence)
+            ending.print_line(prog, sentence)
     return conf
 
 
@@ -42,7 +43,7 @@ def read_again(conf: cfg.ConfigOpts) -> None:
     services of the control plane do on SIGHUP."""
     try:
         with _reading:
-            conf_.check_files(conf)
+            conf_package.check_files(conf)
             conf.mutate_config_files()
     except (errors.ScavengerError, cfg.Error, ValueError, OSError) as exc:
         LOG.error('the configuration cannot be read again, what was read '

@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 import sys
 
-from scavenger_openstack.cmd import exit as exit_
+from scavenger_openstack.cmd import ending
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; return 0, 1 (failed), 2 (usage) or 130."""
-    return exit_.code('scavenger-ibench', lambda: _main(argv))
+    return ending.code('scavenger-ibench', lambda: _main(argv))
 
 
 def _main(argv: Sequence[str] | None) -> int:

@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING
 
 from scavenger_openstack import amounts
-from scavenger_openstack.cmd import exit as exit_
+from scavenger_openstack.cmd import ending
 from scavenger_openstack import command_line
 from scavenger_openstack import errors
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 PROG = 'scavenger-manage'
 
-UNITS_S = {'h': 3600, 'd': 86400, 'w': 7 * 86400}
+UNITS_S = {'h': amounts.HOUR_S, 'd': amounts.DAY_S, 'w': 7 * amounts.DAY_S}
 
 PROGRESS_S = 5.0
 """Seconds between two lines of a purge that takes long."""
@@ -41,7 +41,7 @@ NAME_LENGTH = 255
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; return 0, 1 (failed), 2 (usage) or 130."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    return exit_.code(PROG, lambda: _main(arguments))
+    return ending.code(PROG, lambda: _main(arguments))
 
 
 def parser() -> command_line.Parser:
@@ -188,12 +188,9 @@ def _main(arguments: Sequence[str]) -> int:
 @contextlib.contextmanager
 def _engine(conf: cfg.ConfigOpts, statement_s: float | None = None
             ) -> Iterator[connect.Engine]:
-    from scavenger_openstack.conf import control as conf_control
     from scavenger_openstack.db import connect
-    engine = connect.engine(
-        conf_control.database(conf),
-        statement_s=(connect.STATEMENT_S if statement_s is None
-                     else statement_s))
+    engine = connect.engine_of(conf, notifies=False, statement_s=(
+        connect.STATEMENT_S if statement_s is None else statement_s))
     try:
         yield engine
     finally:
@@ -227,7 +224,7 @@ def _purge(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
     from scavenger_openstack.db import connect
     from scavenger_openstack.db import purge
     from scavenger_openstack.db import schema
-    audit_s = conf.database.keep_audit_days * purge.DAY_S
+    audit_s = conf.database.keep_audit_days * amounts.DAY_S
     if options.older_than_s < purge.SHORTEST_S:
         raise errors.ConfigError('--older-than: less than 2d; agents report '
                                  'hours late')

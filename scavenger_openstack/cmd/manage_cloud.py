@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import re
 import sys
 import time
@@ -15,11 +16,11 @@ from oslo_config import cfg
 
 from scavenger_openstack.algorithms import flavor
 from scavenger_openstack.conductor import leader
+from scavenger_openstack.conductor.nova import protocol as nova_protocol
 from scavenger_openstack.conductor import placement
 from scavenger_openstack.conductor import placement_api
 from scavenger_openstack.conductor import placement_writer
 from scavenger_openstack.conductor import sessions
-from scavenger_openstack.conf import control as conf_control
 from scavenger_openstack.db import claims
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import enrollment
@@ -42,14 +43,14 @@ def remove(conf: cfg.ConfigOpts, prog: str) -> int:
     """
     placement = placement_api.Placement(sessions.make_adapter(
         conf, sessions.make_session(conf), 'placement'))
-    engine = connect.engine(conf_control.database(conf))
+    engine = connect.engine_of(conf)
     try:
         with connect.reading(engine) as connection:
             schema.check(connection)
-        now = time.time()
-        if not connect.retried(engine, lambda connection: claims.take(
-                connection, placement_writer.CLAIM, HOLDER, now,
-                now + WORK_S, careful=True), on_duplicate=True):
+        claim = claims.Claim(placement_writer.CLAIM, HOLDER, time.monotonic)
+        if not connect.retried(engine, functools.partial(
+                claim.take, now=time.time(), hold_s=WORK_S, by_clock=True),
+                on_duplicate=True):
             raise errors.ConfigError(
                 'a conductor keeps Placement up to date: set [placement] '
                 'enabled = false, start all conductors again, and repeat '
@@ -64,9 +65,8 @@ def remove(conf: cfg.ConfigOpts, prog: str) -> int:
         finally:
             # Else it ends by itself, after WORK_S.
             with contextlib.suppress(errors.DatabaseError):
-                now = time.time()
-                connect.retried(engine, lambda connection: claims.extend(
-                    connection, placement_writer.CLAIM, HOLDER, now, now),
+                connect.retried(engine, functools.partial(
+                    claim.extend, now=time.time(), hold_s=0.0),
                     idempotent=True)
     finally:
         engine.dispose()
@@ -101,7 +101,6 @@ def create_flavors(conf: cfg.ConfigOpts, options: argparse.Namespace,
                    prog: str) -> int:
     """Make those that are not there; 1 when one is there and differs."""
     nova = sessions.make_nova(conf, sessions.make_session(conf))
-    from scavenger_openstack.conductor.nova import client as nova_client
     there = nova.flavors()
     differ = 0
     for vcpus, ram_mib in options.sizes or map(size, SIZES):
@@ -110,7 +109,7 @@ def create_flavors(conf: cfg.ConfigOpts, options: argparse.Namespace,
         present = there.get(name)
         if present is None:
             if not options.dry_run:
-                nova.make_flavor(name, nova_client.Flavor(
+                nova.make_flavor(name, nova_protocol.Flavor(
                     '', vcpus, ram_mib, options.disk_gib, specs),
                     public=options.public)
             print(f'{name}: ' + ('would be made' if options.dry_run

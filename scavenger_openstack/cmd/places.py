@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from oslo_config import cfg
 
-from scavenger_openstack import conf as conf_
+from scavenger_openstack import conf as conf_package
 from scavenger_openstack.conf import check as conf_check
 
 MAX_BYTES = 1 << 22
@@ -26,7 +26,7 @@ UNREADABLE = '\ufffd'
 """What stands for bytes that are not UTF-8, or that no path has."""
 
 NEEDED = (('DEFAULT', 'state_dir'), ('agent', 'stop_file'),
-          ('agent', 'history_file'))
+          ('agent', 'history_dir'))
 
 
 class Places(NamedTuple):
@@ -36,7 +36,7 @@ class Places(NamedTuple):
 
     state_dir: pathlib.Path
     stop_file: pathlib.Path
-    history_file: pathlib.Path
+    history_dir: pathlib.Path
     proc: str
     guessed: bool = False
 
@@ -46,9 +46,9 @@ def of(conf: cfg.ConfigOpts) -> Places:
 
     :raises cfg.Error: an option refers to another that does not exist.
     """
-    return Places(_absolute(conf_.state_dir(conf)),
-                  _absolute(conf_.stop_file(conf)),
-                  _absolute(conf_.history_file(conf)),
+    return Places(_absolute(conf_package.state_dir(conf)),
+                  _absolute(conf_package.stop_file(conf)),
+                  _absolute(conf_package.history_dir(conf)),
                   os.path.join(conf.root_dir, 'proc'))
 
 
@@ -70,7 +70,7 @@ def read(arguments: Sequence[str], prog: str) -> Places:
         whole &= _read_file(path, in_files)
     for values in (in_files, {}):
         conf = cfg.ConfigOpts()
-        conf_.register(conf)
+        conf_package.register(conf)
         for (section, name), value in values.items():
             conf.set_default(name, value, None if section == 'DEFAULT'
                              else section)
@@ -94,10 +94,10 @@ def _files(given: Sequence[tuple[str, bool]]) -> list[str]:
         a directory
     """
     named = {is_dir for _, is_dir in given}
-    files = [] if False in named else _existing(conf_.DEFAULT_CONFIG)
+    files = [] if False in named else _existing(conf_package.DEFAULT_CONFIG)
     if not named:
         given = [(path, True)
-                 for path in _existing(conf_.DEFAULT_CONFIG_DIR)]
+                 for path in _existing(conf_package.DEFAULT_CONFIG_DIR)]
     for path, is_dir in given:
         if is_dir and os.access(path, os.R_OK | os.X_OK):
             files += sorted(glob.glob(f'{glob.escape(path)}/*.conf'))

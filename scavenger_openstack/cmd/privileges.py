@@ -58,7 +58,8 @@ def drop() -> None:
 
 
 def prctl(option: int, value: int) -> None:
-    """
+    """Call prctl(2).
+
     :raises OSError: the kernel refuses that.
     """
     if _LIBC.prctl(option, *map(ctypes.c_ulong, (value, 0, 0, 0))):

@@ -12,7 +12,7 @@ import pathlib
 import sys
 from typing import TYPE_CHECKING
 
-from scavenger_openstack.cmd import exit as exit_
+from scavenger_openstack.cmd import ending
 from scavenger_openstack import command_line
 from scavenger_openstack import errors
 from scavenger_openstack import text
@@ -34,7 +34,7 @@ CAPACITIES = {'cpus': 'CPU', 'memory_bytes': 'memory',
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; return 0, 1 (failed), 2 (usage) or 130."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    return exit_.code(PROG, lambda: _main(arguments))
+    return ending.code(PROG, lambda: _main(arguments))
 
 
 def parser() -> command_line.Parser:
@@ -110,7 +110,7 @@ def _main(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        return exit_.unread()
+        return ending.unread()
 
 
 def _recording(options: argparse.Namespace, path: pathlib.Path) -> int:
@@ -183,10 +183,10 @@ def _verify(path: pathlib.Path, recording: recordings.Recording,
         print(printable(
             f'{path}:{difference.line}: time_s {difference.time_s:.3f}: '
             f'{difference.what}'))
-        return exit_.FAILED
+        return ending.FAILED
     if not ticks:
         print(f'{path}: there is no tick to verify')
-        return exit_.FAILED
+        return ending.FAILED
     print(f'{path}: {ticks} ticks, {decisions} decisions: all as recorded')
     return 0
 
@@ -225,20 +225,20 @@ def _show(options: argparse.Namespace, source: replay.Source,
 def _thresholds(options: argparse.Namespace, source: replay.Source,
                 settings: replay_settings.Settings) -> int:
     from scavenger_openstack.algorithms import perfcloud
+    from scavenger_openstack.laboratory import papers
     from scavenger_openstack.laboratory import replay
-    from scavenger_openstack.laboratory import thresholds
     params = (settings.params(perfcloud.NAME)
               if perfcloud.NAME in [
                   controller.name for controller in settings.controllers]
               else perfcloud.Params())
-    hosts = [thresholds.peaks(
+    hosts = [papers.peaks(
         (step.decided.rates for step in steps if step.decided), params,
         source.interval_s(host)) for host, steps in itertools.groupby(
             replay.run(source, settings), key=lambda step: step.host)]
     largest = {parameter: max(
         [level for levels in hosts
          if (level := levels[parameter]) is not None],
-        default=None) for parameter in thresholds.PARAMETERS.values()}
+        default=None) for parameter in papers.PARAMETERS.values()}
     if options.format == 'json':
         _print([text.json_line({'type': 'thresholds', **largest})])
         return 0

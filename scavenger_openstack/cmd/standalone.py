@@ -24,7 +24,7 @@ import time
 from typing import TYPE_CHECKING
 
 from scavenger_openstack.cmd import agent
-from scavenger_openstack.cmd import exit as exit_
+from scavenger_openstack.cmd import ending
 from scavenger_openstack import command_line
 from scavenger_openstack import errors
 
@@ -41,14 +41,14 @@ KEEP_ROWS = 200_000
 """What stays in the database of one host, which has no administrator."""
 
 NEEDED = ('alembic', 'bcrypt', 'flask', 'jsonschema', 'microversion_parse',
-          'msgspec', 'oslo_middleware', 'oslo_policy', 'sqlalchemy')
+          'oslo_middleware', 'oslo_policy', 'sqlalchemy')
 """Packages of the control plane."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; return 0, 1 (failed), 2 (usage) or 130."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    return exit_.code(PROG, lambda: _main(arguments))
+    return ending.code(PROG, lambda: _main(arguments))
 
 
 def parser() -> command_line.Parser:
@@ -92,21 +92,23 @@ def environment(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
     """Print what "openstack" needs, and how to go back."""
     from scavenger_openstack.cmd import standalone_shell
     print(standalone_shell.environment(conf), end='')
-    exit_.say(PROG, f'"openstack" in this shell uses the API of this host, '
-                    f'{conf.agent.host}, and knows no other service; to go '
-                    'back type eval "$(scavenger-standalone env --undo)"')
+    ending.print_line(
+        PROG, f'"openstack" in this shell uses the API of this host, '
+        f'{conf.agent.host}, and knows no other service; to go back type '
+        'eval "$(scavenger-standalone env --undo)"')
     return 0
 
 
 def run(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
-    """
+    """Run the agent with its watcher, and the control plane if wanted.
+
     :raises AlreadyRunning: another agent has the state directory; nothing
         was started.
     """
     from scavenger_openstack.agent.lease import ownership
     from scavenger_openstack.agent import service
-    from scavenger_openstack import conf as conf_
-    ownership.Ownership(conf_.state_dir(conf)).check_free()
+    from scavenger_openstack import conf as conf_package
+    ownership.Ownership(conf_package.state_dir(conf)).check_free()
     service.set_up_log(conf)
     with Watcher(conf), _control_plane(conf) as call:
         return agent.run(conf, options, call)
@@ -163,14 +165,14 @@ class Watcher:
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         from scavenger_openstack.agent.lease import ownership
-        from scavenger_openstack import conf as conf_
+        from scavenger_openstack import conf as conf_package
         self._command = [
             sys.executable, '-P', '-m', 'scavenger_openstack.restore.program',
             '--watch', '--with-parent', str(os.getpid()),
             '--state-dir', conf.state_dir,
-            '--stop-file', str(conf_.stop_file(conf))]
+            '--stop-file', str(conf_package.stop_file(conf))]
         self._stop = threading.Event()
-        state_dir = conf_.state_dir(conf)
+        state_dir = conf_package.state_dir(conf)
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._process = self._start()
         self._state = ownership.Ownership(state_dir)

@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 from oslo_config import cfg
 
-from scavenger_openstack import conf as conf_
+from scavenger_openstack import conf as conf_package
 from scavenger_openstack.conf import agent as conf_agent
 from scavenger_openstack import errors
-from scavenger_openstack.restore import files as files_
+from scavenger_openstack.restore import files as restore_files
 
 DEFAULT_DIRECTORY = '/var/lib/scavenger/standalone'
 NAME = 'admin'
@@ -97,9 +97,9 @@ def make(files: Files, conf: cfg.ConfigOpts, user: pwd.struct_passwd) -> None:
     :raises OSError: it cannot be done.
     """
     if not os.geteuid():
-        _check_above(conf_.stop_file(conf), user,
+        _check_above(conf_package.stop_file(conf), user,
                      'remove the stop file, which is the kill switch')
-        for place in (files.directory, conf_.state_dir(conf)):
+        for place in (files.directory, conf_package.state_dir(conf)):
             _check_above(place, user, f'put another {place} in its place')
     _make_directory(files.directory, user.pw_gid)
     descriptor = os.open(files.database, os.O_RDWR | os.O_CREAT
@@ -111,9 +111,9 @@ def make(files: Files, conf: cfg.ConfigOpts, user: pwd.struct_passwd) -> None:
             os.chown(path, os.geteuid(), user.pw_gid)
             os.chmod(path, 0o660)
     if not (files.users.exists() and files.password.exists()):
-        from scavenger_openstack.api import password as password_
+        from scavenger_openstack.api import auth
         password = secrets.token_urlsafe(18)
-        _write(files.users, password_.line(NAME, password))
+        _write(files.users, auth.htpasswd_line(NAME, password))
         _write(files.password, f'{password}\n'.encode())
     os.chown(files.users, user.pw_uid, user.pw_gid)
     _write(files.options, _options(files, conf).replace('$', '$$').encode())
@@ -133,7 +133,8 @@ def _make_directory(path: pathlib.Path, group: int) -> None:
 
 def _check_above(path: pathlib.Path, user: pwd.struct_passwd, can: str
                  ) -> None:
-    """
+    """Refuse a path below a directory that another user can write to.
+
     :param user: whom the API runs as
     :param can: what another user could do who writes above the path
     :raises ScavengerError: the API's user can, or a third one.
@@ -171,7 +172,7 @@ def _name(number: int) -> str:
 
 def _write(path: pathlib.Path, data: bytes) -> None:
     """Put a file that only its owner reads in place of the one before."""
-    files_.replace(path, data, draft=f'{path}.tmp')
+    restore_files.replace(path, data, draft=f'{path}.tmp')
 
 
 def _options(files: Files, conf: cfg.ConfigOpts) -> str:

@@ -79,7 +79,8 @@ def _password(path: pathlib.Path) -> str:
 
 
 def _check_listener(state_dir: pathlib.Path, port: int) -> None:
-    """
+    """Refuse to show the password to another program.
+
     :raises ScavengerError: what listens is not the API that the agent of
         this state directory has started.
     """
@@ -130,7 +131,7 @@ def _listening(port: int) -> str | None:
 def _holders(socket: str) -> list[int]:
     """The processes that have a socket open.
 
-    :raises OSError: a process cannot be looked at, and none was found.
+    :raises OSError: a process cannot be read, and no other one listens.
     """
     holders, refused = [], None
     for process in pathlib.Path('/proc').glob('[0-9]*'):
@@ -148,7 +149,8 @@ def _holders(socket: str) -> list[int]:
 
 
 def _parent(pid: int) -> int:
-    """
+    """Return the id of the process that started a process.
+
     :raises OSError: the process has ended.
     """
     text = pathlib.Path(f'/proc/{pid}/stat').read_text(errors='replace')

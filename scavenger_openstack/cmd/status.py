@@ -11,7 +11,7 @@ import sys
 import traceback
 import types
 
-from scavenger_openstack.cmd import exit as exit_
+from scavenger_openstack.cmd import ending
 from scavenger_openstack import command_line
 
 PROG = 'scavenger-status'
@@ -22,7 +22,7 @@ FAULT = 255
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; return 0, 1 (failed), 2 (usage) or 130."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    return exit_.code(PROG, lambda: _main(arguments))
+    return ending.code(PROG, lambda: _main(arguments))
 
 
 def parser() -> command_line.Parser:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from scavenger_openstack.agent.lease import ownership
 from scavenger_openstack.agent import status
 from scavenger_openstack import amounts
-from scavenger_openstack.cmd import places as places_
+from scavenger_openstack.cmd import places as agent_places
 from scavenger_openstack import errors
 from scavenger_openstack.restore import actions
 from scavenger_openstack.restore import program
@@ -40,7 +40,7 @@ class Target(NamedTuple):
     stop_files: tuple[pathlib.Path, ...]
 
 
-def stop_all(places: places_.Places) -> int:
+def stop_all(places: agent_places.Places) -> int:
     """Make the stop file and wait until nothing is limited any more.
 
     The agent removes its limits at its next tick, the watcher restores them
@@ -61,7 +61,7 @@ def stop_all(places: places_.Places) -> int:
             'try again, or end the agent and run scavenger-restore --all')
     for problem in filter(None, failed):
         _print(f'{problem}; an agent that looks for it is not stopped')
-    # An agent that was found answers which directory is in use.
+    # An agent that runs answers which directory is in use.
     guessed = places.guessed and len(targets) == 1 and not any(
         _same(agent.seen_at, places.state_dir) for agent in agents)
     ended = [_end_limits(target, agents, guessed) for target in targets]
@@ -75,7 +75,7 @@ def stop_all(places: places_.Places) -> int:
         any(failed) or guessed or others or unknown) else 1
 
 
-def resume(places: places_.Places) -> int:
+def resume(places: agent_places.Places) -> int:
     """Remove the stop file.
 
     Those that only an agent names are files that stop-all made: empty.
@@ -108,7 +108,7 @@ def resume(places: places_.Places) -> int:
     return 1 if failed else 0
 
 
-def elsewhere(places: places_.Places) -> list[str]:
+def elsewhere(places: agent_places.Places) -> list[str]:
     """The agents that use another state directory, a sentence for each."""
     return [f'an agent runs with another state directory (process '
             f'{agent.pid}): add --state-dir {shlex.quote(agent.state_dir)}'
@@ -116,7 +116,8 @@ def elsewhere(places: places_.Places) -> list[str]:
             if not _same(agent.seen_at, places.state_dir)]
 
 
-def _agents(places: places_.Places) -> tuple[list[state_directory.Agent], str]:
+def _agents(places: agent_places.Places
+            ) -> tuple[list[state_directory.Agent], str]:
     """The agents that run as root or as the owner of the state directory,
     or why that is not known."""
     try:
@@ -136,8 +137,8 @@ def _need_root(command: str) -> None:
             'be seen otherwise')
 
 
-def _targets(places: places_.Places, agents: Sequence[state_directory.Agent]
-             ) -> list[Target]:
+def _targets(places: agent_places.Places,
+             agents: Sequence[state_directory.Agent]) -> list[Target]:
     """Return what to stop: the state directory that is configured.  When that
     is not known, those of all agents that this process can reach, too."""
     directories = [places.state_dir]
@@ -205,7 +206,7 @@ def _end_limits(target: Target, agents: Sequence[state_directory.Agent],
         state = state_directory.StateDir(str(state_dir))
         state.open()
         leases = _Leases(state_dir)
-        leases.look()
+        leases.count()
     except OSError as exc:
         _print(f'it is not used: {exc.strerror or exc} (owner: '
                f'{_owner(state_dir)}). Limits of it may be in force')
@@ -213,7 +214,7 @@ def _end_limits(target: Target, agents: Sequence[state_directory.Agent],
     at_rest = functools.partial(_at_rest, state, made_s)
     deadline = time.monotonic() + STOP_WAIT_S
     # In this order: what is at rest sets no further one.
-    while any([not at_rest(), leases.look()]):
+    while any([not at_rest(), leases.count()]):
         if time.monotonic() > deadline:
             return _restore(target, leases, done, at_rest, [
                 agent for agent in agents if _same(agent.seen_at, state_dir)])
@@ -247,7 +248,7 @@ def _restore(target: Target, leases: _Leases, done: str,
     """Do it in place of an agent that does not answer."""
     code = program.main(['--all', '--state-dir', str(target.state_dir),
                          '--stop-file', str(target.stop_files[0])])
-    rest, left = at_rest(), leases.look()
+    rest, left = at_rest(), leases.count()
     if code if left else rest:
         return _report(leases, done)
     pids = ', '.join(str(agent.pid) for agent in agents) or 'unknown'
@@ -266,7 +267,7 @@ def _report(leases: _Leases, done: str, restored: bool = False) -> bool:
     """Print how many limits are gone and what is left; return whether nothing
     is."""
     left = [] if restored else leases.left()
-    _print(f'limits removed: {len(leases.seen) - len(left)}')
+    _print(f'limits removed: {len(leases.names) - len(left)}')
     for name in left:
         _print(f'NOT removed, see above: {name}; scavenger-agent stop-all '
                'tries again')
@@ -287,15 +288,15 @@ class _Leases:
 
     def __init__(self, state_dir: pathlib.Path) -> None:
         self.state_dir = state_dir
-        self.seen: set[str] = set()
+        self.names: set[str] = set()
 
-    def look(self) -> int:
-        """How many there are now.
+    def count(self) -> int:
+        """Return how many lease records there are now.
 
         :raises OSError: the directory cannot be read.
         """
         now = set(self._names())
-        self.seen |= now
+        self.names |= now
         return len(now)
 
     def left(self) -> list[str]:
@@ -326,7 +327,7 @@ def _print_others(targets: Sequence[Target],
         _same(agent.seen_at, target.state_dir) for target in targets)]
     for agent in others:
         try:
-            count = str(_Leases(pathlib.Path(agent.seen_at)).look())
+            count = str(_Leases(pathlib.Path(agent.seen_at)).count())
         except OSError:
             count = 'unknown'
         here = agent.seen_at == agent.state_dir

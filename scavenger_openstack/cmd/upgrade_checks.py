@@ -17,7 +17,6 @@ from oslo_upgradecheck.upgradecheck import Result
 from scavenger_openstack import amounts
 from scavenger_openstack.api import auth
 from scavenger_openstack.api import policy_file
-from scavenger_openstack.conf import control as conf_control
 from scavenger_openstack.db import connect
 from scavenger_openstack.db.resources import hosts
 from scavenger_openstack.db.resources import services
@@ -29,7 +28,7 @@ from scavenger_openstack import version
 
 T = TypeVar('T')
 
-SILENT_S = 86400.0
+SILENT_S = amounts.DAY_S
 """Without a report for so long, a host is not just restarting."""
 
 NAMED = 5
@@ -81,10 +80,11 @@ class Checks(upgradecheck.UpgradeCommands):
     def _silent(self) -> Result:
         return self._of_hosts(
             lambda host, now_s: now_s - host['last_seen_s'] > SILENT_S, (
-                f'without a report for {SILENT_S / 3600:.0f} h or ever. Look '
-                'at "conductor" in "scavenger-agent status --json" there; '
-                'what they have to report waits in their spools. "scavenger-'
-                'manage host remove" removes those that are gone.'))
+                f'without a report for {SILENT_S / amounts.HOUR_S:.0f} h or '
+                'ever. Look at "conductor" in "scavenger-agent status --json" '
+                'there; what they have to report waits on their disks. '
+                '"scavenger-manage host remove" removes those that are gone.'
+            ))
 
     def _names(self) -> Result:
         try:
@@ -129,7 +129,7 @@ class Checks(upgradecheck.UpgradeCommands):
             '"scavenger-manage db purge" daily.'))
 
     def _read(self, work: Callable[[connect.Connection], T]) -> T:
-        engine = connect.engine(conf_control.database(self._conf))
+        engine = connect.engine_of(self._conf)
         try:
             with connect.reading(engine) as connection:
                 schema.check(connection)

@@ -16,6 +16,8 @@ from typing import Any
 from scavenger_openstack.conductor import clocks
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import notifications
+from scavenger_openstack.db import rows
+from scavenger_openstack.db import tables
 from scavenger_openstack.wire.report import Limit
 from scavenger_openstack.wire.report import MAX_ANSWERED
 
@@ -39,8 +41,8 @@ def apply(connection: reports.Connection, host_id: int,
 
     :param entries: all are limits
     :param identities: of all workloads that the entries name
-    :param newest: the entries are of the run that began last: each is told
-        after all that is known, also where its clock was set back
+    :param newest: the entries are of the run that began last: each is
+        newer than all that is stored, also where its clock was set back
     """
     if not entries:
         return
@@ -49,17 +51,17 @@ def apply(connection: reports.Connection, host_id: int,
         assert isinstance(entry, Limit)
         timed.append((entry, time_s, bool(moved_s), min(
             max(0.0, entry.since_s + moved_s), time_s)))
-    rows: dict[tuple[str, str], list[reports.Row]] = {}
+    by_knob: dict[tuple[str, str], list[reports.Row]] = {}
     for cap in reports.caps(connection, host_id,
                             {entry.workload for entry, *_ in timed},
                             {entry.knob for entry, *_ in timed},
                             min(since_s for *_, since_s in timed) - SAME_S):
-        rows.setdefault((cap['workload'], cap['knob']), []).append(cap)
-    in_force = {row['id'] for of_knob in rows.values() for row in of_knob
+        by_knob.setdefault((cap['workload'], cap['knob']), []).append(cap)
+    in_force = {row['id'] for of_knob in by_knob.values() for row in of_knob
                 if row['removed_s'] is None}
     touched: dict[int, reports.Row] = {}
     for entry, time_s, moved, since_s in timed:
-        of_knob = rows.setdefault((entry.workload, entry.knob), [])
+        of_knob = by_knob.setdefault((entry.workload, entry.knob), [])
         row = _same(of_knob, since_s, any_in_force=moved
                     and entry.what != 'set')
         if row is None:
@@ -88,8 +90,8 @@ def apply(connection: reports.Connection, host_id: int,
             *(row for row in touched.values() if row.get('id') in in_force
               and row['removed_s'] is not None),
             *(row for row in new if row['removed_s'] is not None)], now)
-    reports.add_caps(connection, new)
-    reports.update_caps(connection, [
+    rows.insert_rows(connection, tables.caps, new)
+    rows.update_rows(connection, tables.caps, [
         {name: row[name] for name in CHANGED}
         for row in touched.values() if 'id' in row])
 
@@ -118,26 +120,26 @@ def identity_of(workload: str, identities: Mapping[str, reports.Identity]
     return {'instance': identity.instance, 'project': identity.project}
 
 
-def _same(rows: Sequence[reports.Row], since_s: float, any_in_force: bool
+def _same(limits: Sequence[reports.Row], since_s: float, any_in_force: bool
           ) -> reports.Row | None:
     """The row of the limit that was set then.
 
     :param any_in_force: the clock was wrong: then the one in force will do
     """
-    for row in rows:
+    for row in limits:
         if abs(row['set_s'] - since_s) < SAME_S:
             return row
     if any_in_force:
-        for row in rows:
+        for row in limits:
             if row['removed_s'] is None:
                 return row
     return None
 
 
-def _order(rows: Sequence[reports.Row], new: reports.Row,
+def _order(limits: Sequence[reports.Row], new: reports.Row,
            touched: dict[int, reports.Row], newest: bool) -> None:
     """End the earlier of two limits on one knob."""
-    for row in rows:
+    for row in limits:
         first, second = (row, new) if newest else sorted(
             (row, new), key=lambda cap: cap['set_s'])
         if first['removed_s'] is None:

@@ -7,19 +7,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from scavenger_openstack.amounts import DAY_S
 from scavenger_openstack.wire.report import AnyEntry
 
 SLACK_S = 60.0
 """So far apart two clocks may be."""
 
-OLDEST_S = 90 * 86400.0
+OLDEST_S = 90 * DAY_S
 """No agent keeps what happened for longer: then it was another clock."""
 
 
 def agreed_s(now: float, last_seen_s: float, sent_s: float) -> float:
     """The time of a report: that of this conductor, but for one whose clock
-    is behind, as another conductor and the host both say.  What it stored
-    would be deleted as old by the others.
+    is behind, as another conductor and the host both say.  What it stores
+    otherwise is deleted as old by the others.
 
     :param last_seen_s: when a conductor stored the report before
     :param sent_s: by the clock of the host
@@ -39,7 +40,7 @@ def moved_s(time_s: float, now: float, sent_s: float) -> float:
     return now - sent_s if time_s <= sent_s < now - FAR_S else 0.0
 
 
-FAR_S = 7 * 86400.0
+FAR_S = 7 * DAY_S
 """No report is on its way for so long: then the clock of its host is behind,
 and what is not later than the report has its time from that clock."""
 
@@ -73,8 +74,8 @@ def timed(entries: Iterable[AnyEntry], last_s: float, now: float,
 
 
 def is_newer(time_s: float, than_s: float, now: float) -> bool:
-    """Whether what was told now is not older than what is known: that may be
-    of a clock that was ahead."""
+    """Return whether an entry is not older than the row that it may change:
+    the row may be of a clock that was ahead."""
     return time_s >= min(than_s, now)
 
 

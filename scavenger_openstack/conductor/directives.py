@@ -22,6 +22,7 @@ from oslo_log import log
 from scavenger_openstack.algorithms import classify
 from scavenger_openstack.algorithms.cpi2.specs import MIN_SAMPLES
 from scavenger_openstack.algorithms.cpi2.specs import MIN_TASKS
+from scavenger_openstack.amounts import DAY_S
 from scavenger_openstack.conductor import governor
 from scavenger_openstack.db import directives as rows
 from scavenger_openstack.db import flavor_tags
@@ -36,7 +37,7 @@ RELOAD_S = 10.0
 """All is read again after so long, though nothing has changed: which overrides
 have expired goes by the clock, and that may be set."""
 
-SEEN_S = 86400.0
+SEEN_S = DAY_S
 """The governor shares among the hosts that have reported within that."""
 
 REMEMBERED = 20000
@@ -289,7 +290,7 @@ def exempt(wanted: rows.Wanted, aggregates: Sequence[str],
 
 def encoded(answer: report.Answer, host: str,
             is_due: Callable[[str], bool]) -> bytes:
-    """The answer, without what an agent would not take: entries that it does
+    """The answer, without what no agent takes: entries that it does
     not see acknowledged come again for ever.
 
     :param is_due: whether to log that something is left out

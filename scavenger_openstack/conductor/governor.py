@@ -29,7 +29,7 @@ def minute_of(now: float) -> int:
 
 
 def governed(wanted: rows.Wanted) -> Scopes:
-    """Where there is a governor."""
+    """Return the scopes that have a number of limits per minute."""
     return frozenset(key for key, switch in wanted.switches.items()
                      if switch.caps_per_minute is not None)
 

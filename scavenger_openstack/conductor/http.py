@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
+from http import HTTPStatus
 import json
 import os
 import threading
@@ -33,11 +34,6 @@ MOST = 256
 RETRY_S = 10
 
 LOCAL = ('', '127.0.0.1', '::1')
-
-STATUS = {200: 'OK', 400: 'Bad Request', 401: 'Unauthorized',
-          403: 'Forbidden', 404: 'Not Found', 405: 'Method Not Allowed',
-          409: 'Conflict', 411: 'Length Required', 413: 'Content Too Large',
-          429: 'Too Many Requests', 503: 'Service Unavailable'}
 
 
 class Reply(NamedTuple):
@@ -83,7 +79,7 @@ class Application:
             reply = _error(429, str(exc), ('Retry-After', str(RETRY_S)))
         except errors.Unreachable as exc:
             reply = _error(503, str(exc), ('Retry-After', str(RETRY_S)))
-        start_response(f'{reply.code} {STATUS[reply.code]}', [
+        start_response(f'{reply.code} {HTTPStatus(reply.code).phrase}', [
             ('Content-Type', 'application/json'),
             ('Content-Length', str(len(reply.body))), *reply.headers])
         return [reply.body]

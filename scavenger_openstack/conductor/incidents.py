@@ -75,10 +75,10 @@ def apply(connection: reports.Connection, host_id: int,
     ids = reports.add_incidents(connection, [
         _new(host_id, uuid, after[uuid], identities)
         for uuid in sorted(new)]) if new else {}
-    reports.update_incidents(connection, [
+    rows.update_rows(connection, tables.incidents, [
         {'id': before[uuid]['id'], **{name: row[name] for name in STATE}}
         for uuid, row in after.items() if uuid in before])
-    reports.update_incidents(connection, [
+    rows.update_rows(connection, tables.incidents, [
         {'id': before[uuid]['id'], 'evidence': row['evidence']}
         for uuid, row in after.items()
         if uuid in before and 'evidence' in row])

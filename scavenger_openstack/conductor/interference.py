@@ -18,8 +18,11 @@ from typing import Any
 from typing import NamedTuple
 from typing import TypeVar
 
-HOUR_S = 3600
-LONGEST_S = 7 * 24 * HOUR_S
+from scavenger_openstack.amounts import DAY_S
+from scavenger_openstack.amounts import HOUR_S
+from scavenger_openstack.db.reports import hour
+
+LONGEST_S = 7 * DAY_S
 """So much of an incident, its end, is counted.  Not in the papers."""
 
 LEAST_S = 1e-6
@@ -60,10 +63,6 @@ class Sums(NamedTuple):
     def empty(self) -> bool:
         return (abs(self.interference_s) < LEAST_S
                 and not (self.incidents or self.confirmed or self.refuted))
-
-
-def hour(time_s: float) -> int:
-    return int(time_s // HOUR_S) * HOUR_S
 
 
 def of_victim(row: Mapping[str, Any]) -> dict[VictimKey, Sums]:

@@ -66,7 +66,7 @@ class Leader:
         self._engine = engine
         self._taken = taken
         self._name = name
-        self._lead = claims.Lead(name, holder, elapsed)
+        self._claim = claims.Claim(name, holder, elapsed)
         self._elapsed = elapsed
         self._clock = clock
         self._turn = turn
@@ -82,7 +82,7 @@ class Leader:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Do so from now on, in a thread."""
+        """Do the work from now on, in a thread."""
         self._thread = threading.Thread(target=self._run, daemon=True,
                                         name=self._name)
         self._thread.start()
@@ -99,7 +99,7 @@ class Leader:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it goes on."""
+        """Whether the thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
     def stop_soon(self) -> None:
@@ -107,7 +107,7 @@ class Leader:
         self._stop.set()
 
     def stop(self, timeout_s: float | None = None) -> None:
-        """End it; another conductor may go on at once.
+        """End the work; another conductor may go on at once.
 
         :param timeout_s: so long it may take; what lasts longer goes on until
             the process ends, and its claim holds
@@ -119,13 +119,18 @@ class Leader:
                 LOG.warning('%s: work that was not done in time ends with '
                             'the process', self._what)
                 return
+        self.release()
+
+    def release(self) -> None:
+        """Leave the work to any conductor, if this one has it."""
         if self._claimed_s is not None:
+            self._claimed_s = None
             with contextlib.suppress(errors.DatabaseError):
                 with connect.writing(self._engine) as connection:
-                    self._lead.extend(connection, self._clock(), 0.0)
+                    self._claim.extend(connection, self._clock(), 0.0)
 
     def step(self) -> bool:
-        """One turn, unless another conductor has the work.
+        """Do one turn, unless another conductor has the work.
 
         :raises ScavengerError: it failed.
         """
@@ -146,7 +151,7 @@ class Leader:
     def _take(self) -> bool:
         now = self._elapsed()
         if not connect.retried(self._engine, functools.partial(
-                self._lead.take, now=self._clock(), hold_s=self._hold_s),
+                self._claim.take, now=self._clock(), hold_s=self._hold_s),
                 on_duplicate=True):
             return False
         self._claimed_s = now
@@ -165,7 +170,7 @@ class Leader:
                 now - self._claimed_s < self._hold_s / 4):
             return
         if not connect.retried(self._engine, functools.partial(
-                self._lead.extend, now=self._clock(), hold_s=self._hold_s),
+                self._claim.extend, now=self._clock(), hold_s=self._hold_s),
                 idempotent=True):
             raise Lost
         self._claimed_s = now

@@ -29,7 +29,8 @@ class Notifier(Protocol):
 
     def send(self, event: str, message_id: str, time: str,
              payload: dict[str, object]) -> None:
-        """
+        """Send one notification.
+
         :raises Unreachable: the bus does not take it now
         """
 

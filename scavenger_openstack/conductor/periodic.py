@@ -1,34 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Work that one of all conductors does from time to time, in steps.
-
-A row of the database says which one does it: the claim is extended between
-the steps, and when its conductor dies another one goes on.
-"""
+"""Work that one of all conductors does from time to time, in steps."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Generator
 import contextlib
-import functools
 import time
 
+from scavenger_openstack.amounts import DAY_S
+from scavenger_openstack.conductor import leader
 from scavenger_openstack.db import claims
 from scavenger_openstack.db import connect
-from scavenger_openstack import errors
 
-WORK_S = 900.0
-"""A claim lasts so long if the process that has it dies; a step is much
-shorter."""
+EVERY_S = 60.0
+"""How often a conductor looks for what is due."""
 
 AHEAD_S = 7200.0
 """So much more than the time that passed here a clock is believed."""
 
-DAY_S = 86400.0
-
-AGAIN_S = 60.0
-"""After a failure any conductor tries again that much later."""
+SLACK_S = 60.0
+"""So far the clocks of two conductors may be apart."""
 
 
 class Periodic:
@@ -52,54 +45,65 @@ class Periodic:
                  next_s: Callable[[float], float], note: str = '',
                  elapsed: Callable[[], float] = time.monotonic) -> None:
         self._engine = engine
-        self._name = name
-        self._holder = holder
         self._clock = clock
         self._stopped = stopped
         self._steps = steps
         self._next_s = next_s
         self._elapsed = elapsed
         self._note = note
+        self._due_note = f'{name}-due'
         self._done: tuple[float, float] | None = None
+        self._count: int | None = None
+        self._leader = leader.Leader(
+            engine, name, holder, clock, self._do_steps, every_s=EVERY_S,
+            what=name, elapsed=elapsed)
 
     def turn(self) -> int | None:
         """Do what is due, unless another process does.
+
+        After a failure any conductor may try again.
 
         :return: the sum of what the steps yielded; ``None`` when nothing is
             due here
         :raises DatabaseError: the database cannot be used
         """
-        now = self._clock()
-        if not connect.retried(self._engine, functools.partial(
-                claims.take, name=self._name, holder=self._holder, now=now,
-                until_s=now + WORK_S), on_duplicate=True):
-            return None
-        done, held_s = 0, now
-        hold = now, now + AGAIN_S
+        self._count = None
         try:
-            with contextlib.closing(self._steps(
-                    self._until_s(now) if self._note else now)) as steps:
-                for count in steps:
-                    done += count
-                    now_s = self._clock()
-                    if self._stopped():
-                        hold = now_s, now_s     # another process may go on
-                        return done
-                    if not 0 <= now_s - held_s < WORK_S / 4:
-                        if not self._hold(now_s, now_s + WORK_S):
-                            return done     # another process has it by now
-                        held_s = now_s
-            hold = now, self._next_s(now)
-        finally:
-            # Else the claim would keep others out for so long.
-            with contextlib.suppress(errors.DatabaseError):
-                self._hold(*hold)
-        return done
+            self._leader.step()
+        except BaseException:
+            self._leader.release()
+            raise
+        if self._stopped():
+            self._leader.release()
+        return self._count
 
-    def _hold(self, now: float, until_s: float) -> bool:
-        with connect.writing(self._engine) as connection:
-            return claims.extend(connection, self._name, self._holder, now,
-                                 until_s)
+    def release(self) -> None:
+        """Leave the work to any other conductor."""
+        self._leader.release()
+
+    def _do_steps(self, still: Callable[[], None]) -> None:
+        now = self._clock()
+        if not self._is_due(now):
+            return
+        self._count = 0
+        with contextlib.closing(self._steps(
+                self._until_s(now) if self._note else now)) as steps:
+            for count in steps:
+                self._count += count
+                if self._stopped():
+                    return
+                still()
+        if self._next_s(now) > now:
+            with connect.writing(self._engine) as connection:
+                claims.note(connection, self._due_note, self._next_s(now))
+
+    def _is_due(self, now: float) -> bool:
+        """Whether the time has come; one that is too far ahead is of a clock
+        that was, and counts for nothing."""
+        with connect.reading(self._engine) as connection:
+            due_s = claims.noted(connection, self._due_note)
+        return due_s is None or not (
+            now < due_s <= self._next_s(now) + SLACK_S)
 
     def _until_s(self, now: float) -> float:
         """The time that counts as now.

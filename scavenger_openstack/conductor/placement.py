@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What Placement is told of a host: its background inventory and its traits.
+"""What Placement has of a host: its background inventory and its traits.
 
-Pure: what was seen and what was written in, what to write out.  A host's
+Pure: what was reported and what was written in, what to write out.  A host's
 provider ``<host>:background`` has two resource classes, made of what its
 agent reports.  Placement only decides where new instances go, so this is
 allowed to be late and must not be too much:
@@ -25,9 +25,9 @@ import dataclasses
 import math
 from typing import NamedTuple
 
-from scavenger_openstack.algorithms import resource_classes
+from scavenger_openstack.algorithms import placing
 
-VCPU, MEMORY_MIB = resource_classes.VCPU, resource_classes.MEMORY_MIB
+VCPU, MEMORY_MIB = placing.VCPU, placing.MEMORY_MIB
 CLASSES = VCPU, MEMORY_MIB
 
 PARTS = {VCPU: ('VCPU', 'PCPU'), MEMORY_MIB: ('MEMORY_MB',)}
@@ -60,7 +60,7 @@ class Params:
     silent_s: float
 
 
-class Seen(NamedTuple):
+class HostReport(NamedTuple):
     """What a host's last report says, by resource class.
 
     ``offer`` is what its background work may have in all: what that uses,
@@ -126,7 +126,7 @@ def offer(headroom: Mapping[str, float], used: Mapping[str, float]
     return amounts
 
 
-def within(report: Seen | None, root: Inventory) -> Seen | None:
+def within(report: HostReport | None, root: Inventory) -> HostReport | None:
     """Return what a host says, with no more on offer than it has in all by
     what Nova has written for it.
 
@@ -142,8 +142,8 @@ def within(report: Seen | None, root: Inventory) -> Seen | None:
     return report._replace(offer=offered)
 
 
-def smoothed(state: State, report: Seen | None, now: float, params: Params
-             ) -> State:
+def smoothed(state: State, report: HostReport | None, now: float,
+             params: Params) -> State:
     """Return the state with the level as of ``now``: down at once, up slowly.
 
     :param report: ``None`` for a host that has never reported
@@ -204,7 +204,8 @@ def written(state: State, inventory: Inventory, now: float) -> State:
     return state._replace(written=dict(inventory), written_s=now)
 
 
-def traits(report: Seen | None, now: float, params: Params) -> frozenset[str]:
+def traits(report: HostReport | None, now: float, params: Params
+           ) -> frozenset[str]:
     """Return the :data:`TRAITS` that a host has: none when it is silent."""
     if report is None or now - report.time_s > params.silent_s:
         return frozenset()

@@ -43,7 +43,7 @@ class Provider:
         self.name = name
         self.root = root
         self.child = child
-        self.seen: placement.Seen | None = None
+        self.report: placement.HostReport | None = None
         self.faults = 0
         self.fault = ''
         self.retry_s = -math.inf
@@ -59,20 +59,20 @@ class Provider:
 
     @property
     def is_read(self) -> bool:
-        """Whether it is known what Placement has of them."""
+        """Whether the inventory in Placement has been read."""
         return self.state.level_s > -math.inf
 
-    def urgency(self, report: placement.Seen | None, now: float,
+    def urgency(self, report: placement.HostReport | None, now: float,
                 params: placement.Params) -> Urgency | None:
         """Return how urgent it is to write a host, ``None`` if not due."""
         if now < self.retry_s:
             return None
-        self.seen = placement.within(report, self.root_inventory)
+        self.report = placement.within(report, self.root_inventory)
         if self.faults:
             return Urgency.FAILS
         if not self.is_read:
             return Urgency.NEW
-        self.state = placement.smoothed(self.state, self.seen, now, params)
+        self.state = placement.smoothed(self.state, self.report, now, params)
         # What is allocated makes no difference to whether it is due.
         inventory = placement.plan(self.state, {}, now, params)
         if inventory is None:
@@ -84,7 +84,8 @@ class Provider:
 
     def write(self, api: placement_api.Placement, now: float,
               params: placement.Params) -> bool:
-        """Write them, as was last seen; return whether the inventory was.
+        """Write the providers by the last report; return whether the inventory
+        was written.
 
         :raises Refused: Placement does not want to.
         :raises Unreachable: there is no answer.
@@ -101,25 +102,25 @@ class Provider:
                      self.name)
         if now >= self.until_s:
             self._read(api, now)
-            self.seen = placement.within(self.seen, self.root_inventory)
-        self.state = placement.smoothed(self.state, self.seen, now, params)
+            self.report = placement.within(self.report, self.root_inventory)
+        self.state = placement.smoothed(self.state, self.report, now, params)
         is_due = placement.plan(self.state, {}, now, params) is not None
         if is_due:
             inventory, self.usage = api.write(
                 self.child, functools.partial(placement.inventory,
                                               self.state), self.usage)
             self.state = placement.written(self.state, inventory, now)
-            LOG.debug('%s: Placement was told %s', self.name, {
+            LOG.debug('%s: written to Placement: %s', self.name, {
                 kind: amount.offered for kind, amount in inventory.items()})
         if self._has_new_traits(now, params):
-            traits = placement.traits(self.seen, now, params)
+            traits = placement.traits(self.report, now, params)
             api.set_traits(self.root, traits)
             self.traits, self.traits_s = traits, now
         return is_due
 
     def _has_new_traits(self, now: float, params: placement.Params) -> bool:
         return now - self.traits_s >= params.interval_s and (
-            self.traits != placement.traits(self.seen, now, params))
+            self.traits != placement.traits(self.report, now, params))
 
     def _read(self, api: placement_api.Placement, now: float) -> None:
         """Read what Placement has of them."""

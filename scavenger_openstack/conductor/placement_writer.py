@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Keeps what Placement is told up to date with what agents report."""
+"""Keeps the inventories in Placement up to date with what agents report."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from typing import NamedTuple
 from oslo_log import log
 
 from scavenger_openstack.conductor import placement
+from scavenger_openstack.conductor.placement import HostReport
 from scavenger_openstack.conductor import placement_api
 from scavenger_openstack.conductor.placement_host import GONE
 from scavenger_openstack.conductor.placement_host import Provider
 from scavenger_openstack.conductor.placement_host import Urgency
 from scavenger_openstack.db import connect
-from scavenger_openstack.db.resources import summary
+from scavenger_openstack.db.resources import hosts as db_hosts
 from scavenger_openstack.drivers import calls
 from scavenger_openstack import errors
 from scavenger_openstack import host_names
@@ -167,14 +168,14 @@ class Writer:
     def _jobs(self, now: float) -> deque[tuple[Urgency, Provider]]:
         """The hosts that are to be written, the most urgent ones first."""
         with connect.reading(self._engine) as connection:
-            rows = summary.hosts(connection)
+            rows = db_hosts.all_with_load(connection)
         self._reports = {row['name']: self._reported(row, now)
                          for row in rows}
         hosts = host_names.Index({row['name']: row['last_seen_s']
                                   for row in rows})
         jobs: list[tuple[Urgency, float, str, Provider]] = []
 
-        def add(provider: Provider, report: placement.Seen | None) -> None:
+        def add(provider: Provider, report: HostReport | None) -> None:
             if provider.name in self._pending:
                 return
             urgency = provider.urgency(report, now, self._params)
@@ -199,7 +200,7 @@ class Writer:
                 present[name] = row
         for name, present_row in present.items():
             reported = self._reports[present_row['name']]
-            # Else it may be silent, and Placement has what it was told.
+            # Else it may be silent, and Placement has what was written.
             if reported.sure or now - reported.time_s > self._params.silent_s:
                 add(self._providers[name],
                     _last_report(present_row, reported.time_s))
@@ -251,8 +252,6 @@ class Writer:
             self._missed[name] = self._missed[name][0], now
         return names
 
-    # --- threads
-
     def _has_room(self, urgency: Urgency) -> bool:
         """Whether one more host may be written now."""
         failing = sum(provider.faults > 0
@@ -295,8 +294,6 @@ class Writer:
             for name, outcome in self._ready(until_s - time.monotonic()):
                 with contextlib.suppress(errors.ScavengerError):
                     self._finish(name, outcome)
-
-    # --- what has come of it
 
     def _finish(self, name: str, outcome: Any) -> int:
         """Note what came of a host, '' for the list of all; 1 if it was
@@ -387,7 +384,7 @@ class Writer:
             LOG.warning('%s%s: %s', ', '.join(names[:SHOWN]), more, text)
 
 
-def _last_report(row: Mapping[str, Any], time_s: float) -> placement.Seen:
+def _last_report(row: Mapping[str, Any], time_s: float) -> HostReport:
     """Return what the last report of a host says, which was then.
 
     One that sets no limits offers nothing: nothing would hold back what
@@ -396,5 +393,5 @@ def _last_report(row: Mapping[str, Any], time_s: float) -> placement.Seen:
     facts = row['facts'] or {}
     offer = placement.offer(facts.get('headroom', {}), facts.get('used', {})
                             ) if facts.get('enforcing') else {}
-    return placement.Seen(time_s, offer, facts.get('grade', ''),
-                          bool(row['incidents']))
+    return HostReport(time_s, offer, facts.get('grade', ''),
+                      bool(row['incidents']))

@@ -25,12 +25,13 @@ from scavenger_openstack.conductor.admission import accounts
 from scavenger_openstack.conductor.admission import keys
 from scavenger_openstack.conductor.admission import refusals
 from scavenger_openstack.conductor import directives
-from scavenger_openstack.conductor.nova import flavor_tags
+from scavenger_openstack.conductor import periodic
 from scavenger_openstack.conductor.profiles import estimates
 from scavenger_openstack.conductor import specs
-from scavenger_openstack.conductor import sync as sync_
+from scavenger_openstack.conductor import sync as report_sync
 from scavenger_openstack.conductor import upkeep
 from scavenger_openstack.db import connect
+from scavenger_openstack.db import flavor_tags
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import rows
 from scavenger_openstack.db import schema
@@ -52,9 +53,6 @@ LOG = log.getLogger(__name__)
 
 PATIENCE_S = 5.0
 """So long a transaction is tried again; the agent waits 8 s."""
-
-EVERY_S = 60.0
-"""How often it looks for what is due from time to time."""
 
 MOST_FAILED = 1000
 """Hosts whose failures are counted."""
@@ -164,7 +162,7 @@ class Conductor:
         cost = Cost({}, {}, [])
         try:
             report = received.report(data)
-            sync_.check(report, authenticated)
+            report_sync.check(report, authenticated)
             points = accounts.points(report)
             if not self._accounts.has_rows(sender, bool(report.entries)):
                 # Its workloads are sent again: directives come all the same.
@@ -237,7 +235,7 @@ class Conductor:
         return proof.signed(key, given, kind, text)
 
     def may_send(self, host: str, token: str, address: str = '') -> bool:
-        """Whether a token is that of the host.
+        """Return whether a token is that of the host.
 
         :param address: see :meth:`answer`
         :raises Busy: too many tokens were wrong
@@ -270,7 +268,7 @@ class Conductor:
         def work(connection: reports.Connection) -> Answer:
             rows.added_rows(connection)   # of a transaction that failed
             cost.admitted.clear()
-            answer = sync_.sync(
+            answer = report_sync.sync(
                 connection, report, now, authenticated=authenticated,
                 require_token=self._require_token, wishes=self._wishes,
                 admit=admit, take_hours=take_hours)
@@ -291,9 +289,7 @@ class Conductor:
                 on_duplicate=True)
         except (errors.WireError, errors.Busy):
             raise
-        except errors.DatabaseError as exc:
-            raise self._unreachable(exc) from exc
-        except (OSError, MemoryError) as exc:
+        except (errors.DatabaseError, OSError, MemoryError) as exc:
             raise self._unreachable(exc) from exc
         except Exception as exc:
             raise self._failed(report, exc, now) from exc
@@ -316,7 +312,7 @@ class Conductor:
         if len(self._failures) >= MOST_FAILED:
             self._failures.clear()
         self._failures[report.host] = count, now
-        which = sync_.described_entries(report)
+        which = report_sync.described_entries(report)
         if self._log.is_due(f'{report.host} {type(exc).__name__}', now):
             LOG.error('%s: its report with %s is not stored; please report '
                       'this', report.host, which, exc_info=exc)
@@ -347,7 +343,7 @@ class Conductor:
 
     @property
     def is_alive(self) -> bool:
-        """Whether that goes on."""
+        """Whether the thread of periodic work runs."""
         return self._thread is not None and self._thread.is_alive()
 
     def stop_soon(self) -> None:
@@ -355,15 +351,16 @@ class Conductor:
         self._stop.set()
 
     def stop(self, timeout_s: float | None = None) -> None:
-        """Wait for that; the end of the process rolls back the rest."""
+        """Wait for the periodic work to end; the end of the process rolls back
+        the rest."""
         self.stop_soon()
         if self._thread is not None:
             self._thread.join(timeout_s and max(0.0, timeout_s))
 
     @property
     def works(self) -> Sequence[tuple[str, Callable[[], int | None]]]:
-        """What is due from time to time, after what the log says when it
-        fails."""
+        """The work that is due from time to time, after what the log says
+        when it fails."""
         works = [('totals of antagonists are not advanced',
                   self.advancing.turn),
                  ('specs are not made', self.specs.turn),
@@ -372,16 +369,19 @@ class Conductor:
             ('old rows are not deleted', self.purging.turn)]
 
     def _run(self) -> None:
-        while not self._stop.wait(EVERY_S):
+        while not self._stop.wait(periodic.EVERY_S):
             for what, work in self.works:
                 if self._stop.is_set():
-                    return
+                    break
                 try:
                     work()
                 except errors.DatabaseError as exc:
                     LOG.warning('%s, next try in 60 s: %s', what, exc)
                 except Exception:
                     LOG.exception('%s, next try in 60 s', what)
+        for periodic_work in (self.advancing, self.specs, self.estimates,
+                              self.purging):
+            periodic_work.release()
 
     def _unreachable(self, exc: Exception) -> errors.Unreachable:
         why = self.fault = str(exc) or type(exc).__name__

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Hosts that do not report any more, said once in the log.
+"""Hosts that do not report any more, logged once.
 
 They go on protecting themselves, with the directives that they have; what
 operators change does not reach them.
@@ -45,8 +45,9 @@ class Watch:
         self._began_s: float | None = None
 
     def turn(self, still: Callable[[], None]) -> None:
-        """One look; none is silent until looks have succeeded for as long:
-        after an outage of database or conductors each host needs its time.
+        """Log the hosts that fell silent since the last turn; none is silent
+        until turns have succeeded for as long: after an outage of database or
+        conductors each host needs its time.
 
         :raises DatabaseError: the database cannot be used
         """
@@ -70,7 +71,7 @@ class Watch:
 
 def make_leader(engine: connect.Engine, silent_s: float, holder: str
                 ) -> leader.Leader:
-    """What looks for them in one of all conductors.
+    """Return what watches for silent hosts in one of all conductors.
 
     :param holder: see :class:`.leader.Leader`
     """

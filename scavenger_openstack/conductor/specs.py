@@ -23,6 +23,7 @@ from typing import NamedTuple
 from oslo_log import log
 
 from scavenger_openstack.algorithms.cpi2.specs import Statistics
+from scavenger_openstack.amounts import DAY_S
 from scavenger_openstack.conductor.admission.samples import HOUR_SAMPLES
 from scavenger_openstack.conductor import periodic
 from scavenger_openstack.db import claims
@@ -41,7 +42,6 @@ EVERY_S = 3600
 DELAY_S = 600
 """Specs are made again each hour, when its statistics have come."""
 
-DAY_S = 86400
 DAYS = 60
 """Older samples weigh less than 0.2 %, and are left out."""
 

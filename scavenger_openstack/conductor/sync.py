@@ -18,9 +18,8 @@ from oslo_log import log
 from scavenger_openstack.conductor.admission import samples
 from scavenger_openstack.conductor import caps
 from scavenger_openstack.conductor import clocks
-from scavenger_openstack.conductor import directives as directives_
+from scavenger_openstack.conductor import directives as host_directives
 from scavenger_openstack.conductor import incidents
-from scavenger_openstack.conductor import interference
 from scavenger_openstack.conductor.nova import elsewhere
 from scavenger_openstack.conductor.profiles import measured
 from scavenger_openstack.conductor import workloads
@@ -29,7 +28,8 @@ from scavenger_openstack.db import newest
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import hours
 from scavenger_openstack.db.resources import services
-from scavenger_openstack.db import runs
+from scavenger_openstack.db import rows
+from scavenger_openstack.db import tables
 from scavenger_openstack import errors
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire.report import AgentEvent
@@ -59,7 +59,7 @@ STARTED = 'the agent started; its limits had been restored'
 
 
 def check(report: Report, authenticated: str | None = None) -> None:
-    """Whether a report may be applied.
+    """Refuse a report that may not be applied.
 
     :param authenticated: the host that the sender is, ``None`` where the
         transport does not tell
@@ -80,7 +80,7 @@ def check(report: Report, authenticated: str | None = None) -> None:
 def sync(connection: reports.Connection, report: Report, now: float,
          authenticated: str | None = None,
          require_token: bool = False,
-         wishes: directives_.Wishes | None = None,
+         wishes: host_directives.Wishes | None = None,
          admit: Callable[[str, bool | None], None] = lambda name, has: None,
          take_hours: Callable[[float], bool] = lambda hours: True) -> Answer:
     """Apply a report and answer it, in the caller's transaction.
@@ -123,7 +123,7 @@ def sync(connection: reports.Connection, report: Report, now: float,
         digest = listed
     if last_s is None and any(isinstance(entry, AgentEvent)
                               for entry in report.entries):
-        last_s = runs.last_entry_s(connection, host.id)
+        last_s = reports.last_entry_s(connection, host.id)
     entries = clocks.timed(_new(report.entries, sequence or 0),
                            last_s or 0.0, now, report.sent_s)
     if entries:
@@ -131,12 +131,12 @@ def sync(connection: reports.Connection, report: Report, now: float,
                first=sequence is None, take_hours=take_hours)
     acknowledged = max(received, sequence or 0)
     if acknowledged > (sequence or 0):
-        runs.set_progress(
+        reports.set_progress(
             connection, host.id, report.run_id, acknowledged,
             entries[-1].time_s if entries else last_s or 0.0, now,
             new=sequence is None)
-    directives, budget = (wishes or directives_.Wishes()).directives(
-        connection, directives_.Asker(
+    directives, budget = (wishes or host_directives.Wishes()).directives(
+        connection, host_directives.Asker(
             host.id, report.host, digest, host.settings,
             report.directives_digest, report.facts.cpu_model, tags),
         generation, here_s)
@@ -159,7 +159,8 @@ def sync(connection: reports.Connection, report: Report, now: float,
 
 def _check_token(host: reports.Host | None, name: str, required: bool,
                  now: float) -> None:
-    """
+    """Refuse a report that needs a token and has none.
+
     :raises ForeignReport: this host may not report without a proof
     """
     if host is None or host.token_hash is None:
@@ -239,7 +240,7 @@ def _apply(connection: reports.Connection, host_id: int, report: Report,
     """Apply entries, each of which is new.
 
     :param first: they are the first of their run: what is known of limits
-        and incidents is of earlier ones, whatever their clock said
+        and incidents is of earlier ones, whatever their clock was
     """
     named = set(_named(entry for entry, *_ in entries))
     identities = (newest.identities(connection, host_id, named)
@@ -280,12 +281,12 @@ def _apply(connection: reports.Connection, host_id: int, report: Report,
     limits = [entry for entry in entries if isinstance(entry.entry, Limit)]
     caps.apply(connection, host_id, limits, identities, now, newest=bool(
         limits) and (started if first else report.run_id ==
-                     runs.newest(connection, host_id)))
+                     reports.newest_run(connection, host_id)))
     audit += measured.apply(connection, host_id, report.host, [
         entry.entry for entry in entries
         if isinstance(entry.entry, Profiling | AgentEvent)], now)
-    reports.add_statistics(connection, [
-        {'host_id': host_id, 'hour_s': interference.hour(
+    rows.insert_rows(connection, tables.statistics, [
+        {'host_id': host_id, 'hour_s': reports.hour(
             entry.hour_s + clocks.moved_s(entry.hour_s, now,
                                           report.sent_s)),
          'project': entry.project, 'application': entry.application,

@@ -13,6 +13,7 @@ import time
 
 from oslo_log import log
 
+from scavenger_openstack.amounts import DAY_S
 from scavenger_openstack.conductor import periodic
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import purge
@@ -62,8 +63,8 @@ def make_purging(engine: connect.Engine, holder: str,
         deleted = 0
         try:
             for _, count in purge.steps(
-                    engine, now_s=now, older_than_s=days * purge.DAY_S,
-                    audit_older_than_s=audit_days * purge.DAY_S):
+                    engine, now_s=now, older_than_s=days * DAY_S,
+                    audit_older_than_s=audit_days * DAY_S):
                 deleted += count
                 yield count
             if rows:

@@ -29,10 +29,10 @@ def apply(connection: reports.Connection, host_id: int,
             if name not in want or any(row[each] != want[name][each]
                                        for each in IDENTITY)}
     reports.end_workloads(connection, host_id, gone, now, GONE)
-    reports.add_workloads(connection, [
+    rows.insert_rows(connection, tables.workloads, [
         {**row, 'host_id': host_id, 'since_s': now, 'until_s': None}
         for name, row in want.items() if name not in have or name in gone])
-    reports.update_workloads(connection, [
+    rows.update_rows(connection, tables.workloads, [
         {'id': have[name]['id'], **row} for name, row in want.items()
         if name in have and name not in gone
         and any(have[name][each] != value for each, value in row.items())])

@@ -162,18 +162,6 @@ def read(conf: cfg.ConfigOpts, argv: Sequence[str], prog: str) -> None:
         raise errors.ConfigError(
             f'{exc.filename}: the configuration cannot be read: '
             f'{exc.strerror}') from exc
-    except cfg.ConfigFilesPermissionDeniedError as exc:
-        raise errors.ConfigError(
-            f'{" ".join(exc.config_files)}: the configuration cannot be '
-            'read: Permission denied') from exc
-    except cfg.ConfigFilesNotFoundError as exc:
-        raise errors.ConfigError(
-            f'{" ".join(exc.config_files)}: no such file') from exc
-    except cfg.ConfigDirNotFoundError as exc:
-        raise errors.ConfigError(
-            f'{exc.config_dir}: no such directory') from exc
-    except cfg.ConfigFileParseError as exc:
-        raise errors.ConfigError(conf_check.unparsed(exc)) from exc
     except (cfg.Error, ValueError) as exc:
         raise errors.ConfigError(str(exc).replace('\n', ' ')) from exc
     except SystemExit as exc:
@@ -308,17 +296,17 @@ def state_dir(conf: cfg.ConfigOpts) -> pathlib.Path:
 
 
 def stop_file(conf: cfg.ConfigOpts) -> pathlib.Path:
-    """Where the kill switch is."""
+    """Return the path of the kill switch."""
     return _kept(conf, conf.agent.stop_file, conf_agent.DEFAULT_STOP_FILE)
 
 
-def history_file(conf: cfg.ConfigOpts) -> pathlib.Path:
-    return _kept(conf, conf.agent.history_file,
-                 conf_agent.DEFAULT_HISTORY_FILE)
+def history_dir(conf: cfg.ConfigOpts) -> pathlib.Path:
+    """Where events are kept."""
+    return _kept(conf, conf.agent.history_dir, conf_agent.DEFAULT_HISTORY_DIR)
 
 
 def sync_dir(conf: cfg.ConfigOpts) -> pathlib.Path:
-    """Where the spool and the last directives are."""
+    """Return the directory of the last directives."""
     return _kept(conf, None, DEFAULT_SYNC_DIR)
 
 

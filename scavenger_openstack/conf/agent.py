@@ -12,7 +12,7 @@ from scavenger_openstack.types import PROTECTED
 
 DEFAULT_STATE_DIR = '/run/scavenger'
 DEFAULT_STOP_FILE = '/var/lib/scavenger/stop'
-DEFAULT_HISTORY_FILE = '/var/lib/scavenger/history.jsonl'
+DEFAULT_HISTORY_DIR = '/var/lib/scavenger/history'
 
 COMMON_OPTS: list[cfg.Opt] = [
     cfg.StrOpt('state-dir', default=DEFAULT_STATE_DIR,
@@ -72,16 +72,18 @@ AGENT_OPTS: list[cfg.Opt] = [
                       'on this host to measure the profile of a workload, '
                       'when an operator asks for one and the aggregate of '
                       'this host allows it.  0 allows none.'),
-    cfg.StrOpt('history_file',
-               sample_default=DEFAULT_HISTORY_FILE,
-               help='Where limits that were set, changed and removed, '
-                    'incidents and kills are written, for scavenger-agent '
-                    'history.  It has to survive a reboot.  With another '
-                    'state_dir the default is history.jsonl in there.'),
+    cfg.StrOpt('history_dir',
+               sample_default=DEFAULT_HISTORY_DIR,
+               help='Directory in which limits that were set, changed and '
+                    'removed, incidents and kills are written, for '
+                    'scavenger-agent history, and from which they are '
+                    'reported to the control plane.  It has to survive a '
+                    'reboot.  With another state_dir the default is the '
+                    'directory history in there.'),
     cfg.IntOpt('history_mib', default=16, min=0, max=4096,
-               help='Most that the history takes, in MiB: half for the file '
-                    'that is written, half for the one before.  An event '
-                    'takes some 300 bytes.  0 writes none.'),
+               help='Most that the history takes, in MiB.  An event takes '
+                    'some 300 bytes.  What waits for the control plane is '
+                    'kept also beyond this.  0 keeps nothing else.'),
 ]
 
 REPLAY_OPTS: list[cfg.Opt] = [

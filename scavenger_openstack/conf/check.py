@@ -23,23 +23,6 @@ from scavenger_openstack.types import Resource
 ALIASES = ('logfile', 'logdir', 'log_config', 'log-config')
 """Old names that oslo.log still takes."""
 
-_PARSED = re.compile(r'at (?P<where>.*:\d+), (?P<what>[^:].*?): '
-                     r'(?P<line>[\'"].*)', re.DOTALL)
-"""How oslo.config says where a file has neither section nor option."""
-
-_LINES = {
-    'Section must be started before assignment':
-        'an option stands before the first [section]: write its section '
-        'above it',
-    'Invalid section (must end with ])': '{line}: a section ends with ]',
-    'Empty section name': '{line}: the section has no name',
-    "No ':' or '=' found in assignment": '{line}: write OPTION = VALUE',
-    'Key cannot be empty': '{line}: write OPTION = VALUE',
-    'Unexpected continuation line':
-        '{line}: an indented line goes on with the value above it, and '
-        'there is none: remove the spaces at its beginning'}
-"""What is wrong with a line, by the words of oslo.config."""
-
 
 def existing(path: str) -> list[str]:
     """``path`` if there is such a thing, be it readable or not.
@@ -83,15 +66,6 @@ def no_directories(paths: Iterable[str]) -> list[str]:
             if not pathlib.Path(path).expanduser().is_dir()]
 
 
-def unparsed(exc: cfg.ConfigFileParseError) -> str:
-    """Return why a file has no sections and options, and in which line."""
-    match = _PARSED.fullmatch(exc.msg or '')
-    if not match or match['what'] not in _LINES:
-        return f'{exc.config_file}: {exc.msg}'
-    return f'{match["where"]}: ' + _LINES[match['what']].format(
-        line=match['line'])
-
-
 def refused(text: str, words: Sequence[str]) -> str:
     """Return why oslo.config ended the program: a switch that may be on the
     command line, too, has a wrong value in a file.
@@ -99,53 +73,19 @@ def refused(text: str, words: Sequence[str]) -> str:
     :param text: what it printed
     :param words: the command line, and the files that are read without one
     """
-    switch = re.match(r'argument --(\S+): ', text)
-    for path in reversed([*named(words)]):
+    why = ' '.join(text.rpartition('error: ')[2].split())
+    match = re.fullmatch(r'argument --(\S+): (.*: (.*))', why)
+    for path in reversed([*named(words)] if match else []):
         sections: dict[str, dict[str, list[str]]] = {}
         try:
             cfg.ConfigParser(str(path), sections).parse()
         except (OSError, ValueError, cfg.Error):
             continue
         for name, values in sections.get('DEFAULT', {}).items():
-            why = wrong_value(cfg.types.Boolean(), values[-1])
-            if why and switch and name.replace('_', '-') == switch[1]:
-                return f'{path}: [DEFAULT] {name}: {why}'
-    return ' '.join(text.rpartition('error: ')[2].split())
-
-
-def wrong_value(kind: object, value: str) -> str | None:
-    """Return what is wrong with the text of a value; ``None``: it is not
-    known.
-
-    :param kind: the type of the option, of oslo.config
-    """
-    if isinstance(kind, cfg.types.List):
-        return next(filter(None, (
-            wrong_value(kind.item_type, item.strip())
-            for item in value.split(','))), None)
-    if isinstance(kind, cfg.types.Boolean):
-        booleans = (*cfg.types.Boolean.TRUE_VALUES,
-                    *cfg.types.Boolean.FALSE_VALUES)
-        return (None if value.lower() in booleans else
-                f'{value!r} is not true or false')
-    if isinstance(kind, cfg.types.Number):
-        whole = isinstance(kind, cfg.types.Integer)
-        try:
-            number = int(value) if whole else float(value)
-        except ValueError:
-            return (f'{value!r} is not a '
-                    + ('whole number' if whole else 'number'))
-        if math.isnan(number):
-            return f'{value!r} is not a number'
-        if kind.min is not None and number < kind.min:
-            return f'{value} is too small, the smallest is {kind.min:.10g}'
-        if kind.max is not None and number > kind.max:
-            return f'{value} is too large, the largest is {kind.max:.10g}'
-    elif isinstance(kind, cfg.types.String) and kind.choices:
-        choices = list(map(str, kind.choices))
-        if value not in choices:
-            return f'{value!r} is not one of {", ".join(choices)}'
-    return None
+            if match and (name.replace('_', '-'), values[-1]) == (
+                    match[1], match[3]):
+                return f'{path}: [DEFAULT] {name}: {match[2]}'
+    return why
 
 
 def files(conf: cfg.ConfigOpts
@@ -161,7 +101,7 @@ def files(conf: cfg.ConfigOpts
 
 
 def is_set(conf: cfg.ConfigOpts, section: str, option: str) -> bool:
-    """Whether an option is in a file, and not just at its default."""
+    """Return whether an option is in a file, and not just at its default."""
     where = conf.get_location(option, section)
     return (where is not None
             and where.location is not cfg.Locations.opt_default)
@@ -186,8 +126,10 @@ def wrong_values(conf: cfg.ConfigOpts,
                 why = (f'${exc.opt_name}: no such option; for a dollar sign '
                        'write $$')
             except (cfg.Error, ValueError) as exc:
-                why = wrong_value(option.type, text) or str(
-                    exc).replace('\n', ' ').rpartition(' is not valid: ')[2]
+                why = str(exc).replace('\n', ' ').rpartition(
+                    ' is not valid: ')[2]
+                if text not in why:
+                    why = f'{text}: {why}'
             else:
                 if value is None and option.default is not None:
                     why = 'there is no value; write one, or remove the line'

@@ -91,10 +91,11 @@ CONDUCTOR_OPTS: list[cfg.Opt] = [
                       'and follows sooner, and costs the broker and the '
                       'database more.'),
     cfg.IntOpt('spool_mib', default=16, min=1, max=4096,
-               help='Most that statistics may take on disk, in MiB, while the '
-                    'conductor does not answer; then the oldest go.  '
-                    'Incidents, limits and kills, some 500 bytes each, are '
-                    'kept also beyond this.'),
+               help='Most that statistics and the measurements of incidents '
+                    'may take on disk, in MiB, while the conductor does not '
+                    'answer; then the oldest go.  Incidents, limits and '
+                    'kills, some 300 bytes each, are kept all the same, in '
+                    '[agent] history_dir.'),
 ]
 
 API_OPTS: list[cfg.Opt] = [
@@ -150,6 +151,6 @@ def database(conf: cfg.ConfigOpts) -> str:
 
 
 def keeping(conf: cfg.ConfigOpts) -> dict[str, Any]:
-    """What a conductor is to keep, as its arguments."""
+    """Return how long a conductor keeps rows, as its arguments."""
     return {name: conf.database[name]
             for name in ('keep_days', 'keep_audit_days', 'keep_rows')}

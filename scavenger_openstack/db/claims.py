@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Work that one of many processes does: a row says which, and until when.
+"""Work that one of many processes does: a row says which.
 
-What is due again after some time goes by the wall clock: :func:`take` and
-:func:`extend`.  A process that does something without a break has a
-:class:`Lead`, which no clock ends.
+Times and numbers that all processes see are rows, too, which none has.
 """
 
 from __future__ import annotations
@@ -12,91 +10,53 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import Connection
-from sqlalchemy import exc
-from sqlalchemy import insert
-from sqlalchemy import or_
-from sqlalchemy import select
-from sqlalchemy import update
+import sqlalchemy as sa
 
 from scavenger_openstack.db import tables
 
 _claims = tables.claims.c
 
-SLACK_S = 60.0
-"""So far the clocks of two processes may be apart."""
-
-
-def take(connection: Connection, name: str, holder: str, now: float,
-         until_s: float, careful: bool = False) -> bool:
-    """Claim the work ``name`` until then; false while a claim holds.
-
-    One that holds for longer than it was made for was made by a clock that
-    was ahead, and does not.
-
-    :param careful: it does all the same
-    """
-    over = [_claims.expires_s <= now]
-    if not careful:
-        over.append(_claims.expires_s > now + SLACK_S + _claims.hold_s)
-    done = connection.execute(update(tables.claims).where(
-        _claims.name == name, or_(*over)).values(_row(holder, now, until_s)))
-    if done.rowcount:
-        return True
-    if connection.execute(select(_claims.name).where(
-            _claims.name == name)).first() is not None:
-        return False
-    return _add(connection, name, _row(holder, now, until_s))
-
-
-def extend(connection: Connection, name: str, holder: str, now: float,
-           until_s: float) -> bool:
-    """Hold a claim until then; false when it is another's by now."""
-    return bool(connection.execute(update(tables.claims).where(
-        _claims.name == name, _claims.holder == holder).values(
-            _row(holder, now, until_s))).rowcount)
-
-
-def note(connection: Connection, name: str, until_s: float) -> None:
+def note(connection: sa.Connection, name: str, until_s: float) -> None:
     """Remember a time for all processes, as a claim that none has."""
-    if not connection.execute(update(tables.claims).where(
+    if not connection.execute(sa.update(tables.claims).where(
             _claims.name == name).values(expires_s=until_s)).rowcount:
-        connection.execute(insert(tables.claims).values(
+        connection.execute(sa.insert(tables.claims).values(
             name=name, holder='', expires_s=until_s))
 
 
-def noted(connection: Connection, name: str) -> float | None:
+def noted(connection: sa.Connection, name: str) -> float | None:
     """Return the time that was noted; ``None`` before the first."""
-    until_s: float | None = connection.execute(select(
+    until_s: float | None = connection.execute(sa.select(
         _claims.expires_s).where(_claims.name == name)).scalar()
     return until_s
 
 
-def count(connection: Connection, name: str) -> None:
+def count(connection: sa.Connection, name: str) -> None:
     """Raise a number that all processes see, as a claim that none has.
 
     No other transaction can before this one ends: a larger number is of what
     was written later.
     """
-    more = update(tables.claims).where(_claims.name == name).values(
+    more = sa.update(tables.claims).where(_claims.name == name).values(
         beat=_claims.beat + 1)
     if not connection.execute(more).rowcount:
         _add(connection, name, {'holder': '', 'expires_s': 0.0})
         connection.execute(more)
 
 
-def counted(connection: Connection, name: str) -> int:
+def counted(connection: sa.Connection, name: str) -> int:
     """Return the number that was counted, 0 before the first."""
-    return connection.execute(select(_claims.beat).where(
+    return connection.execute(sa.select(_claims.beat).where(
         _claims.name == name)).scalar() or 0
 
 
-class Lead:
-    """What one process knows of a claim that is extended all the time.
+class Claim:
+    """One process's part in a claim: it has it until it stops extending it.
 
-    Another one has it when it was not extended for as long as it holds, by
-    the time that passed here: the clocks of both may be set.
+    Another process has it when it was not extended for as long as it holds,
+    by the time that passed here: the clocks of both may be set.
 
+    :param holder: a name of this process that no other one has
     :param elapsed: seconds that only grow
     """
 
@@ -108,38 +68,49 @@ class Lead:
         self._beat: int | None = None
         self._beat_s = 0.0
 
-    def take(self, connection: Connection, now: float, hold_s: float) -> bool:
-        """Take the claim for so long; false while another process holds it."""
-        row = connection.execute(select(_claims.beat, _claims.hold_s).where(
-            _claims.name == self._name)).first()
-        values = _row(self._holder, now, now + hold_s)
+    def take(self, connection: sa.Connection, now: float, hold_s: float, *,
+             by_clock: bool = False) -> bool:
+        """Take the claim for so long; false while another process holds it.
+
+        :param by_clock: the clock of the process that had it last is right:
+            what has expired by it is free at once
+        """
+        row = connection.execute(sa.select(
+            _claims.holder, _claims.beat, _claims.hold_s,
+            _claims.expires_s).where(
+                _claims.name == self._name)).first()
+        values = self._values(now, hold_s)
         if row is None:
             return _add(connection, self._name, values)
-        beat, holds_s = row
-        if beat != self._beat:
-            self._beat, self._beat_s = beat, self._elapsed()
-        if self._elapsed() - self._beat_s < holds_s:
+        if row.beat != self._beat:
+            self._beat, self._beat_s = row.beat, self._elapsed()
+        is_free = (row.expires_s <= now if by_clock
+                   else row.holder == self._holder
+                   or self._elapsed() - self._beat_s >= row.hold_s)
+        if not is_free:
             return False
-        return bool(connection.execute(update(tables.claims).where(
-            _claims.name == self._name, _claims.beat == beat).values(values)
-        ).rowcount)
+        return bool(connection.execute(sa.update(tables.claims).where(
+            _claims.name == self._name, _claims.beat == row.beat).values(
+                values)).rowcount)
 
-    def extend(self, connection: Connection, now: float, hold_s: float
+    def extend(self, connection: sa.Connection, now: float, hold_s: float
                ) -> bool:
-        """Hold the claim for so long from now; false when it is another's."""
-        return extend(connection, self._name, self._holder, now, now + hold_s)
+        """Hold the claim for so long from now, 0 to give it up; false when it
+        is another's."""
+        return bool(connection.execute(sa.update(tables.claims).where(
+            _claims.name == self._name, _claims.holder == self._holder
+            ).values(self._values(now, hold_s))).rowcount)
+
+    def _values(self, now: float, hold_s: float) -> dict[str, Any]:
+        return {'holder': self._holder, 'expires_s': now + hold_s,
+                'hold_s': hold_s, 'beat': _claims.beat + 1}
 
 
-def _row(holder: str, now: float, until_s: float) -> dict[str, Any]:
-    return {'holder': holder, 'expires_s': until_s, 'hold_s': until_s - now,
-            'beat': _claims.beat + 1}
-
-
-def _add(connection: Connection, name: str, values: dict[str, Any]) -> bool:
+def _add(connection: sa.Connection, name: str, values: dict[str, Any]) -> bool:
     try:
         with connection.begin_nested():
-            connection.execute(insert(tables.claims).values(
+            connection.execute(sa.insert(tables.claims).values(
                 {**values, 'name': name, 'beat': 0}))
-    except exc.IntegrityError:      # another process was first
+    except sa.exc.IntegrityError:      # another process was first
         return False
     return True

@@ -8,62 +8,54 @@ from collections.abc import Mapping
 import hashlib
 from typing import Any
 
-from sqlalchemy import BigInteger
-from sqlalchemy import Column
-from sqlalchemy import ForeignKey
-from sqlalchemy import Index
-from sqlalchemy import Integer
-from sqlalchemy import JSON
-from sqlalchemy import MetaData
-from sqlalchemy import String
-from sqlalchemy import Table
-from sqlalchemy import UniqueConstraint
+import sqlalchemy as sa
 
 from scavenger_openstack import host_names
 from scavenger_openstack import text
 
-METADATA = MetaData(naming_convention={
+METADATA = sa.MetaData(naming_convention={
     'ix': 'ix_%(table_name)s_%(column_0_N_name)s',
     'uq': 'uq_%(table_name)s_%(column_0_N_name)s',
     'fk': 'fk_%(table_name)s_%(column_0_name)s',
     'pk': 'pk_%(table_name)s'})
 
-BIG = BigInteger().with_variant(Integer, 'sqlite')
+BIG = sa.BigInteger().with_variant(sa.Integer, 'sqlite')
 """SQLite counts up only columns that are called INTEGER."""
-NAME = String(255)
-PROJECT = String(64)
-MAYBE_JSON = JSON(none_as_null=True)
+NAME = sa.String(255)
+PROJECT = sa.String(64)
+MAYBE_JSON = sa.JSON(none_as_null=True)
 """JSON, where None is NULL and not the JSON value null."""
 
 
-def table(name: str, *parts: Column | Index | UniqueConstraint) -> Table:
+def table(name: str, *parts: sa.Column | sa.Index | sa.UniqueConstraint
+          ) -> sa.Table:
     """Return a table whose ids are never used again (which SQLite does
     otherwise) and whose names are compared exactly, with case (which MySQL's
     default collation does not)."""
-    return Table(name, METADATA, *parts, sqlite_autoincrement=any(
+    return sa.Table(name, METADATA, *parts, sqlite_autoincrement=any(
                      part.name == 'id' for part in parts),
-                 mysql_engine='InnoDB', mysql_charset='utf8mb4',
-                 mysql_collate='utf8mb4_bin', mariadb_engine='InnoDB',
-                 mariadb_charset='utf8mb4', mariadb_collate='utf8mb4_bin')
+                    mysql_engine='InnoDB', mysql_charset='utf8mb4',
+                    mysql_collate='utf8mb4_bin', mariadb_engine='InnoDB',
+                    mariadb_charset='utf8mb4', mariadb_collate='utf8mb4_bin')
 
 
-def id_() -> Column:
+def id_() -> sa.Column:
     """Return the column of an id that only grows."""
-    return Column('id', BIG, primary_key=True, autoincrement=True)
+    return sa.Column('id', BIG, primary_key=True, autoincrement=True)
 
 
-def host() -> Column:
+def host() -> sa.Column:
     """Return the column of the id of a host."""
-    return Column('host_id', BIG, ForeignKey('hosts.id'), nullable=False)
+    return sa.Column('host_id', BIG, sa.ForeignKey('hosts.id'), nullable=False)
 
 
-def short(name: str) -> Column:
+def short(name: str) -> sa.Column:
     """Return the column of what :func:`.host_names.short` makes of
     another."""
     def default(context: Any) -> str:
         return host_names.short(context.get_current_parameters()[name])
 
-    return Column('short', NAME, nullable=False, default=default)
+    return sa.Column('short', NAME, nullable=False, default=default)
 
 
 def stamp(context: Any) -> int:

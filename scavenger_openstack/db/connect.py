@@ -19,17 +19,16 @@ import time
 from typing import Any
 from typing import TypeVar
 
-import sqlalchemy
-from sqlalchemy import Connection
-from sqlalchemy import Engine
-from sqlalchemy import event
-from sqlalchemy import exc
-from sqlalchemy import URL
+import sqlalchemy as sa
 
+from scavenger_openstack.conf import control as conf_control
 from scavenger_openstack.db import faults
 from scavenger_openstack import errors
 
 T = TypeVar('T')
+
+Connection = sa.Connection
+Engine = sa.Engine
 
 DRIVERS = {'sqlite': 'sqlite', 'mysql': 'mysql+pymysql',
            'mariadb': 'mariadb+pymysql', 'postgresql': 'postgresql+psycopg2'}
@@ -53,7 +52,7 @@ _WRITES = 'scavenger_writes'
 
 
 def engine(url: str, *, statement_s: float = STATEMENT_S,
-           connections: int = 20, notifies: bool = False) -> Engine:
+           connections: int = 20, notifies: bool = False) -> sa.Engine:
     """Return where connections to a database come from.  Connects to nothing
     yet.
 
@@ -83,7 +82,7 @@ def engine(url: str, *, statement_s: float = STATEMENT_S,
         # Else what inserts or replaces waits for the server at each row.
         options['executemany_mode'] = 'values_plus_batch'
     try:
-        made = sqlalchemy.create_engine(parsed, **options)
+        made = sa.create_engine(parsed, **options)
     except ImportError as exc_:
         raise errors.DatabaseError(
             f'{faults.shown(parsed)}: {errors.missing_package(exc_) or exc_}'
@@ -97,9 +96,22 @@ def engine(url: str, *, statement_s: float = STATEMENT_S,
     return made
 
 
+def engine_of(conf: Any, **more: Any) -> sa.Engine:
+    """Return :func:`engine` as ``[database]`` configures it.
+
+    :param conf: of oslo.config
+    :param more: in place of what is configured
+    :raises ConfigError: no database is.
+    """
+    return engine(conf_control.database(conf), **{
+        'connections': conf.database.max_connections,
+        'notifies': bool(conf.notifications.topics), **more})
+
+
 @contextlib.contextmanager
-def writing(engine: Engine) -> Iterator[Connection]:
-    """One transaction, committed at the end; an exception rolls it back.
+def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
+    """Begin a transaction, and commit it at the end; an exception rolls it
+    back.
 
     On SQLite it has the only write lock from its beginning, so it waits here
     and never later.
@@ -112,8 +124,8 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
 
 @contextlib.contextmanager
-def reading(engine: Engine) -> Iterator[Connection]:
-    """One transaction that is rolled back at the end.
+def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
+    """Begin a transaction that is rolled back at the end.
 
     :raises DatabaseError: the database cannot be used.
     """
@@ -121,7 +133,7 @@ def reading(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
-def read(engine: Engine, work: Callable[[Connection], T]) -> T:
+def read(engine: sa.Engine, work: Callable[[sa.Connection], T]) -> T:
     """Do ``work`` in a transaction that is rolled back at its end, and return
     what it returns; once more when the connection turns out to be lost.
 
@@ -131,14 +143,14 @@ def read(engine: Engine, work: Callable[[Connection], T]) -> T:
         try:
             with _connected(engine) as connection:
                 return work(connection)
-        except exc.DBAPIError as exc_:
+        except sa.exc.DBAPIError as exc_:
             if not exc_.connection_invalidated:
                 raise
         with _connected(engine) as connection:
             return work(connection)
 
 
-def retried(engine: Engine, work: Callable[[Connection], T], *,
+def retried(engine: sa.Engine, work: Callable[[sa.Connection], T], *,
             patience_s: float = 10.0, idempotent: bool = False,
             on_duplicate: bool = False) -> T:
     """Do ``work`` in a transaction that writes, and return what it returns.
@@ -163,11 +175,11 @@ def retried(engine: Engine, work: Callable[[Connection], T], *,
             except errors.CommitUncertain:
                 if not idempotent or time.monotonic() > until:
                     raise
-            except exc.IntegrityError as exc_:
+            except sa.exc.IntegrityError as exc_:
                 if not (on_duplicate and faults.is_duplicate(exc_)
                         ) or time.monotonic() > until:
                     raise
-            except exc.DBAPIError as exc_:
+            except sa.exc.DBAPIError as exc_:
                 if not faults.passes(exc_) or time.monotonic() > until:
                     raise
             time.sleep(random.uniform(0, pause_s))
@@ -175,14 +187,14 @@ def retried(engine: Engine, work: Callable[[Connection], T], *,
 
 
 @contextlib.contextmanager
-def _transaction(engine: Engine) -> Iterator[Connection]:
+def _transaction(engine: sa.Engine) -> Iterator[sa.Connection]:
     with _connected(engine) as connection:
         connection = connection.execution_options(**{_WRITES: True})
         transaction = connection.begin()
         yield connection
         try:
             transaction.commit()
-        except exc.DBAPIError as exc_:
+        except sa.exc.DBAPIError as exc_:
             connection.invalidate()     # it may not be as it was
             if exc_.connection_invalidated:
                 raise errors.CommitUncertain(
@@ -193,7 +205,7 @@ def _transaction(engine: Engine) -> Iterator[Connection]:
 
 
 @contextlib.contextmanager
-def _connected(engine: Engine) -> Iterator[Connection]:
+def _connected(engine: sa.Engine) -> Iterator[sa.Connection]:
     """A connection, rolled back at the end; that hides no error."""
     try:
         connection = engine.connect()
@@ -206,7 +218,7 @@ def _connected(engine: Engine) -> Iterator[Connection]:
     except BaseException:
         try:
             connection.close()
-        except exc.DBAPIError:
+        except sa.exc.DBAPIError:
             if not connection.closed:   # by some versions of SQLAlchemy
                 connection.invalidate()
                 connection.close()
@@ -214,12 +226,12 @@ def _connected(engine: Engine) -> Iterator[Connection]:
     connection.close()
 
 
-def _parsed(url: str) -> URL:
+def _parsed(url: str) -> sa.URL:
     try:
-        parsed = sqlalchemy.make_url(url)
+        parsed = sa.make_url(url)
         name = parsed.get_backend_name()
         parsed.get_dialect()
-    except (exc.ArgumentError, ValueError, ImportError):
+    except (sa.exc.ArgumentError, ValueError, ImportError):
         name = ''
     if name not in DRIVERS:
         # Not the text itself: it may have a password.
@@ -232,7 +244,8 @@ def _parsed(url: str) -> URL:
     return parsed
 
 
-def _connect_args(url: URL, name: str, statement_s: float) -> dict[str, Any]:
+def _connect_args(url: sa.URL, name: str, statement_s: float
+                  ) -> dict[str, Any]:
     """Return what the driver is given, but for what the URL says."""
     if name == 'sqlite':
         args: dict[str, Any] = {'timeout': LOCK_S}
@@ -247,11 +260,11 @@ def _connect_args(url: URL, name: str, statement_s: float) -> dict[str, Any]:
             if key not in url.query}
 
 
-def _listen_sqlite(engine: Engine) -> None:
+def _listen_sqlite(engine: sa.Engine) -> None:
     """Writers beside readers, and one at a time: the driver's own deferred
     BEGIN fails at once when a reader becomes a writer."""
 
-    @event.listens_for(engine, 'do_connect')
+    @sa.event.listens_for(engine, 'do_connect')
     def before(dialect: Any, record: Any, args: list[str], kwargs: Any
                ) -> None:
         path = engine.url.database
@@ -261,20 +274,20 @@ def _listen_sqlite(engine: Engine) -> None:
                 f'{path}: there is no database yet: type "scavenger-manage '
                 'db upgrade"')
 
-    @event.listens_for(engine, 'connect')
+    @sa.event.listens_for(engine, 'connect')
     def connected(connection: Any, record: Any) -> None:
         connection.isolation_level = None   # BEGIN is ours
         connection.execute('PRAGMA foreign_keys = ON')
         if connection.execute('PRAGMA journal_mode').fetchone()[0] != 'wal':
             connection.execute('PRAGMA journal_mode = WAL')
 
-    @event.listens_for(engine, 'begin')
-    def begin(connection: Connection) -> None:
+    @sa.event.listens_for(engine, 'begin')
+    def begin(connection: sa.Connection) -> None:
         writes = connection.get_execution_options().get(_WRITES)
         connection.exec_driver_sql('BEGIN IMMEDIATE' if writes else 'BEGIN')
 
 
-def _listen_server(engine: Engine, name: str, statement_s: float) -> None:
+def _listen_server(engine: sa.Engine, name: str, statement_s: float) -> None:
     """Refuse values that do not fit, and give up what takes too long."""
     if name == 'postgresql':
         statements = [f'SET lock_timeout = {LOCK_S * 1000}',
@@ -288,7 +301,7 @@ def _listen_server(engine: Engine, name: str, statement_s: float) -> None:
                       '/*!80000 , max_execution_time = '
                       f'{int(statement_s * 1000)} */']
 
-    @event.listens_for(engine, 'connect')
+    @sa.event.listens_for(engine, 'connect')
     def connected(connection: Any, record: Any) -> None:
         cursor = connection.cursor()
         for statement in statements:
@@ -297,25 +310,25 @@ def _listen_server(engine: Engine, name: str, statement_s: float) -> None:
         connection.commit()
 
 
-def _listen_moved(engine: Engine) -> None:
+def _listen_moved(engine: sa.Engine) -> None:
     """Connect again, all connections, where changes go elsewhere by now."""
 
-    @event.listens_for(engine, 'handle_error')
+    @sa.event.listens_for(engine, 'handle_error')
     def failed(context: Any) -> None:
         if faults.is_moved(context.original_exception):
             context.is_disconnect = True
 
 
-def _listen_pool(engine: Engine) -> None:
+def _listen_pool(engine: sa.Engine) -> None:
     """Try a connection that was idle, and not each time: that costs as much
     as another statement.  One that is lost within :data:`IDLE_S` fails its
     transaction, which :func:`read` and :func:`retried` do again."""
 
-    @event.listens_for(engine, 'checkin')
+    @sa.event.listens_for(engine, 'checkin')
     def returned(connection: Any, record: Any) -> None:
         record.info['used_s'] = time.monotonic()
 
-    @event.listens_for(engine, 'checkout')
+    @sa.event.listens_for(engine, 'checkout')
     def taken(connection: Any, record: Any, proxy: Any) -> None:
         used_s = record.info.get('used_s')
         if used_s is None or time.monotonic() - used_s < IDLE_S:
@@ -323,5 +336,5 @@ def _listen_pool(engine: Engine) -> None:
         try:
             engine.dialect.do_ping(connection)
         except engine.dialect.loaded_dbapi.Error as exc_:
-            raise exc.InvalidatePoolError(
+            raise sa.exc.InvalidatePoolError(
                 'the server closed the connection') from exc_

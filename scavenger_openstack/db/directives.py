@@ -9,14 +9,7 @@ from collections.abc import Collection
 from typing import Any
 from typing import NamedTuple
 
-from sqlalchemy import and_
-from sqlalchemy import bindparam
-from sqlalchemy import Connection
-from sqlalchemy import delete
-from sqlalchemy import insert
-from sqlalchemy import or_
-from sqlalchemy import select
-from sqlalchemy import tuple_
+import sqlalchemy as sa
 
 from scavenger_openstack.db import claims
 from scavenger_openstack.db.resources import aggregates
@@ -126,47 +119,47 @@ class Wanted(NamedTuple):
         return True, ''
 
 
-def of_host(connection: Connection, host: str) -> Wanted:
+def of_host(connection: sa.Connection, host: str) -> Wanted:
     """The switches, aggregates and settings that concern one host."""
     names = aggregates.by_host(connection).of(host)
     switches, common = tables.switches.c, tables.aggregate_settings.c
     wanted = Wanted(aggregates=aggregates.ByHost({host: names}))
     return wanted._replace(
         switches={(scope, target): Switch(*switch) for scope, target, *switch
-                  in connection.execute(select(
+                  in connection.execute(sa.select(
                       switches.scope, switches.target, switches.protection,
                       switches.reason, switches.caps_per_minute).where(
-                          tuple_(switches.scope, switches.target).in_(
+                          sa.tuple_(switches.scope, switches.target).in_(
                               wanted.scopes(host))))},
-        settings=dict(connection.execute(select(
+        settings=dict(connection.execute(sa.select(
             common.aggregate, common.settings).where(
                 common.aggregate.in_(names))).tuples().all()))
 
 
-def wanted(connection: Connection, now: float) -> Wanted:
+def wanted(connection: sa.Connection, now: float) -> Wanted:
     """Read it all; of overrides those that have not expired."""
     switches, rules = tables.switches.c, tables.rules.c
     common = tables.aggregate_settings.c
     return Wanted(
         {(scope, target): Switch(*switch) for scope, target, *switch
-         in connection.execute(select(
+         in connection.execute(sa.select(
              switches.scope, switches.target, switches.protection,
              switches.reason, switches.caps_per_minute))},
         aggregates.by_host(connection),
         {(kind, scope, target): Rule(*rule) for kind, scope, target, *rule
-         in connection.execute(select(
+         in connection.execute(sa.select(
              rules.kind, rules.scope, rules.target, rules.value,
              rules.application, rules.reason))},
         _overrides(connection, now),
         specs=claims.counted(connection, SPECS_CHANGED),
-        settings=dict(connection.execute(select(
+        settings=dict(connection.execute(sa.select(
             common.aggregate, common.settings)).tuples().all()),
         services=services.index(connection),
         profilings={row['host_id']: row for row
                     in profilings.unfinished(connection, now)})
 
 
-def hosts(connection: Connection, now: float, since_s: float, host: str
+def hosts(connection: sa.Connection, now: float, since_s: float, host: str
           ) -> list[str]:
     """The names of those that the governor shares among, in the order of
     their ids: with a token or a compute service of Nova all that have reported
@@ -178,9 +171,9 @@ def hosts(connection: Connection, now: float, since_s: float, host: str
     table = tables.hosts.c
     index = services.index(connection)
     rows = connection.execute(
-        select(table.name, table.token_hash, table.first_seen_s,
-               table.last_seen_s, table.short).where(or_(
-                   table.last_seen_s >= since_s, table.name == host)
+        sa.select(table.name, table.token_hash, table.first_seen_s,
+                  table.last_seen_s, table.short).where(sa.or_(
+                      table.last_seen_s >= since_s, table.name == host)
                ).order_by(table.id)).all()
     forms = collections.Counter(row.short for row in rows)
     return [row.name for row in rows if row.token_hash
@@ -191,50 +184,50 @@ def hosts(connection: Connection, now: float, since_s: float, host: str
                 row.last_seen_s >= now - SETTLED_S or row.name == host)]
 
 
-def shares(connection: Connection, minute: int) -> dict[str, int] | None:
+def shares(connection: sa.Connection, minute: int) -> dict[str, int] | None:
     """Return how many limits each host may set in that minute; ``None`` while
     it is not divided."""
     table = tables.governor_minutes.c
-    divided: dict[str, int] | None = connection.execute(select(
+    divided: dict[str, int] | None = connection.execute(sa.select(
         table.shares).where(table.minute == minute)).scalar()
     return divided
 
 
-def add_shares(connection: Connection, minute: int, shares: dict[str, int]
+def add_shares(connection: sa.Connection, minute: int, shares: dict[str, int]
                ) -> None:
     """Divide a minute, once.
 
     :raises IntegrityError: another conductor has done it meanwhile.
     """
     table = tables.governor_minutes
-    connection.execute(insert(table).values(minute=minute, shares=shares))
-    oldest = connection.execute(select(table.c.id).order_by(
+    connection.execute(sa.insert(table).values(minute=minute, shares=shares))
+    oldest = connection.execute(sa.select(table.c.id).order_by(
         table.c.id.desc()).limit(1).offset(KEPT_MINUTES)).scalar()
     if oldest is not None:
-        connection.execute(delete(table).where(table.c.id <= oldest))
+        connection.execute(sa.delete(table).where(table.c.id <= oldest))
 
 
-def _overrides(connection: Connection, now: float
+def _overrides(connection: sa.Connection, now: float
                ) -> dict[int, tuple[Override, ...]]:
     table = tables.overrides.c
     overrides: dict[int, tuple[Override, ...]] = {}
-    for host_id, *override in connection.execute(select(
+    for host_id, *override in connection.execute(sa.select(
             table.host_id, table.uuid, table.workload, table.instance,
-            table.knob, table.value, table.reason, table.expires_s).where(and_(
-                table.expires_s > now, table.deleted_s.is_(None)))
+            table.knob, table.value, table.reason, table.expires_s).where(
+                table.expires_s > now, table.deleted_s.is_(None))
             .order_by(table.id)):
         overrides[host_id] = (*overrides.get(host_id, ()), Override(*override))
     return overrides
 
 
 _workloads = tables.workloads.c
-_PRESENT = select(
+_PRESENT = sa.select(
     _workloads.instance, _workloads.project, _workloads.application).where(
-        _workloads.host_id == bindparam('host_id'),
+        _workloads.host_id == sa.bindparam('host_id'),
         _workloads.until_s.is_(None)).distinct()
 
 
-def present(connection: Connection, host_id: int
+def present(connection: sa.Connection, host_id: int
             ) -> list[tuple[str, str, str]]:
     """Instance, project and application of each workload on a host."""
     return [(instance, project, application)
@@ -242,7 +235,7 @@ def present(connection: Connection, host_id: int
             in connection.execute(_PRESENT, {'host_id': host_id})]
 
 
-def specs(connection: Connection, cpu_model: str,
+def specs(connection: sa.Connection, cpu_model: str,
           applications: Collection[tuple[str, str]], least_n: int,
           least_tasks: int) -> list[Row]:
     """The specs of applications, each (project, name), on a CPU model.
@@ -253,7 +246,7 @@ def specs(connection: Connection, cpu_model: str,
     """
     table, spec_rows = tables.specs.c, []
     # One after so many others: no more of them are read than that.
-    last_task = select(_workloads.id).where(
+    last_task = sa.select(_workloads.id).where(
         _workloads.application == table.application,
         _workloads.project == table.project,
         _workloads.until_s.is_(None)).limit(1).offset(
@@ -261,12 +254,12 @@ def specs(connection: Connection, cpu_model: str,
     for pairs in rows.batches(sorted(applications)):
         spec_rows += [
             {**row, 'n': round(row['n'])} for row in connection.execute(
-            select(table.project, table.application, table.cpu_model,
-                   table.signal, table.mean, table.stddev, table.n,
-                   table.cpu_cores).where(
-                       rows.keyed(connection, (table.project,
-                                               table.application), pairs),
-                       table.cpu_model == cpu_model, table.n >= least_n,
-                       last_task.is_not(None)).order_by(table.id)).mappings()
+            sa.select(table.project, table.application, table.cpu_model,
+                      table.signal, table.mean, table.stddev, table.n,
+                      table.cpu_cores).where(
+                          rows.keyed(connection, (table.project,
+                                                  table.application), pairs),
+                          table.cpu_model == cpu_model, table.n >= least_n,
+                          last_task.is_not(None)).order_by(table.id)).mappings()
             if (row['project'], row['application']) in applications]
     return spec_rows

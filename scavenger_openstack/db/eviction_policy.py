@@ -7,14 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection
 import math
 
-from sqlalchemy import ColumnElement
-from sqlalchemy import Connection
-from sqlalchemy import delete
-from sqlalchemy import exists
-from sqlalchemy import func
-from sqlalchemy import insert
-from sqlalchemy import or_
-from sqlalchemy import select
+import sqlalchemy as sa
 
 from scavenger_openstack.db import evictions
 from scavenger_openstack.db import rows
@@ -35,7 +28,7 @@ SEEN_S = 120.0
 """A host that has not reported for longer is left alone."""
 
 
-def candidates(connection: Connection, since_s: float, confirmed: int,
+def candidates(connection: sa.Connection, since_s: float, confirmed: int,
                now: float) -> list[Row]:
     """Background instances that are there, on hosts that report and set
     limits, and that were confirmed so often since then; the worst first.
@@ -43,8 +36,8 @@ def candidates(connection: Connection, since_s: float, confirmed: int,
     The totals say which may be, so that hourly sums are read of these
     alone.
     """
-    total = func.sum(_S.confirmed)
-    return rows.rows(connection, select(
+    total = sa.func.sum(_S.confirmed)
+    return rows.rows(connection, sa.select(
         _H.id.label('host_id'), _H.name.label('host'), _W.name, _W.instance,
         _W.project, total.label('confirmed'))
         .select_from(tables.antagonist_totals
@@ -66,7 +59,7 @@ def candidates(connection: Connection, since_s: float, confirmed: int,
         .order_by(total.desc(), _W.instance))
 
 
-def short(connection: Connection, slack_cores: float, now: float
+def short(connection: sa.Connection, slack_cores: float, now: float
           ) -> list[Row]:
     """Hosts that report and set limits, whose background instances hold more
     vCPUs than there are ``cores`` for them, by more than the slack.
@@ -75,12 +68,12 @@ def short(connection: Connection, slack_cores: float, now: float
     host that does not report both is not short.
     """
     # All background work, out of one index; then without what does not count.
-    most = (select(_W.host_id, func.sum(_W.vcpus).label('held'))
+    most = (sa.select(_W.host_id, sa.func.sum(_W.vcpus).label('held'))
             .where(_W.until_s.is_(None), _W.priority == Priority.BACKGROUND)
             .group_by(_W.host_id).subquery())
     cores = (_H.facts['used', 'cpu'].as_float()
              + _H.facts['headroom', 'cpu'].as_float())
-    hosts = rows.rows(connection, select(
+    hosts = rows.rows(connection, sa.select(
         _H.id.label('host_id'), _H.name.label('host'), cores.label('cores'))
         .join_from(tables.hosts, most, most.c.host_id == _H.id)
         .where(_H.enforcing.is_(True), _H.last_seen_s > now - SEEN_S,
@@ -88,7 +81,7 @@ def short(connection: Connection, slack_cores: float, now: float
     held: dict[int, float] = {}
     for ids in rows.batches(row['host_id'] for row in hosts):
         held.update(connection.execute(
-            select(_W.host_id, func.sum(_W.vcpus))
+            sa.select(_W.host_id, sa.func.sum(_W.vcpus))
             .join_from(tables.workloads, tables.hosts)
             .where(_H.id.in_(ids), *_staying())
             .group_by(_W.host_id)).tuples().all())
@@ -96,58 +89,58 @@ def short(connection: Connection, slack_cores: float, now: float
             if held.get(row['host_id'], 0.0) > row['cores'] + slack_cores]
 
 
-def instances(connection: Connection, host_ids: Collection[int]
+def instances(connection: sa.Connection, host_ids: Collection[int]
               ) -> list[Row]:
     """The background instances that count in :func:`short` of these hosts;
     ``flavor`` is the priority that its flavor says, '' for none."""
-    return rows.rows(connection, select(
+    return rows.rows(connection, sa.select(
         _H.id.label('host_id'), _H.name.label('host'), _W.id, _W.name,
         _W.instance, _W.project, _W.priority, _W.vcpus, _W.since_s,
-        func.coalesce(_T.priority, '').label('flavor'))
+        sa.func.coalesce(_T.priority, '').label('flavor'))
         .select_from(tables.workloads.join(
             tables.hosts, _H.id == _W.host_id).outerjoin(
                 tables.flavor_tags, _T.instance == _W.instance))
         .where(_H.id.in_(sorted(host_ids)), *_staying()))
 
 
-def _staying() -> list[ColumnElement[bool]]:
+def _staying() -> list[sa.ColumnElement[bool]]:
     """Background instances, without those that Nova was asked to take away
     since they are there: one that was paused stays in its host's list."""
     return [_W.until_s.is_(None), _W.instance != '',
             _W.priority == Priority.BACKGROUND,
-            ~exists().where(_E.instance == _W.instance, _E.host == _H.name,
-                            _E.created_s >= _W.since_s,
-                            _E.state != evictions.FAILED)]
+            ~sa.exists().where(_E.instance == _W.instance, _E.host == _H.name,
+                               _E.created_s >= _W.since_s,
+                               _E.state != evictions.FAILED)]
 
 
-def exempt(connection: Connection) -> set[tuple[str, str]]:
+def exempt(connection: sa.Connection) -> set[tuple[str, str]]:
     """Return what operators have exempt: scope and target."""
     table = tables.rules.c
-    return set(connection.execute(select(table.scope, table.target).where(
+    return set(connection.execute(sa.select(table.scope, table.target).where(
         table.kind == 'exemption')).tuples())
 
 
-def recommended(connection: Connection, instances: Collection[str]
+def recommended(connection: sa.Connection, instances: Collection[str]
                 ) -> dict[str, float]:
     """Return when each of these instances was recommended, and not too
     long ago."""
     recommended: dict[str, float] = {}
     for some in rows.batches(sorted(set(instances))):
-        for instance, time_s in connection.execute(select(
+        for instance, time_s in connection.execute(sa.select(
                 _R.instance, _R.time_s).where(_R.instance.in_(some))):
             recommended[instance] = time_s
     return recommended
 
 
-def add_recommended(connection: Connection, instance: str, now: float
+def add_recommended(connection: sa.Connection, instance: str, now: float
                     ) -> None:
     """Note that an instance was that had not been."""
-    connection.execute(insert(tables.recommendations).values(
+    connection.execute(sa.insert(tables.recommendations).values(
         instance=instance, time_s=now))
 
 
-def forget_recommended(connection: Connection, now: float, for_s: float
+def forget_recommended(connection: sa.Connection, now: float, for_s: float
                        ) -> None:
     """Forget what was so long ago, or is so far ahead: a clock was set."""
-    connection.execute(delete(tables.recommendations).where(or_(
+    connection.execute(sa.delete(tables.recommendations).where(sa.or_(
         _R.time_s < now - for_s, _R.time_s > now + for_s)))

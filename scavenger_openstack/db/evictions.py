@@ -11,11 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import case
-from sqlalchemy import Connection
-from sqlalchemy import insert
-from sqlalchemy import select
-from sqlalchemy import update
+import sqlalchemy as sa
 
 from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
@@ -33,79 +29,81 @@ CLAIM = 'evictions'
 """Of the conductor that carries them out."""
 
 
-def page(connection: Connection, *, instance: str | None = None,
+def page(connection: sa.Connection, *, instance: str | None = None,
          host: str | None = None, project: str | None = None,
          state: str | None = None, after: int | None = None, limit: int
          ) -> list[Row]:
     return rows.newest(
-        connection, select(tables.evictions), tables.evictions,
+        connection, sa.select(tables.evictions), tables.evictions,
         {_E.instance: instance, _E.host: host, _E.project: project,
          _E.state: state}, after, limit)
 
 
-def show(connection: Connection, uuid: str) -> Row | None:
-    return rows.first(connection, select(tables.evictions).where(
+def show(connection: sa.Connection, uuid: str) -> Row | None:
+    return rows.first(connection, sa.select(tables.evictions).where(
         _E.uuid == uuid))
 
 
-def id_of(connection: Connection, project: str, uuid: str) -> int | None:
+def id_of(connection: sa.Connection, project: str, uuid: str) -> int | None:
     """The id of an eviction of an instance of a project."""
-    return connection.scalar(select(_E.id).where(
+    return connection.scalar(sa.select(_E.id).where(
         _E.uuid == uuid, _E.project == project))
 
 
-def unfinished(connection: Connection, instance: str | None = None
+def unfinished(connection: sa.Connection, instance: str | None = None
                ) -> list[Row]:
     """Return the evictions that have not ended, the oldest first."""
     return rows.rows(connection, rows.equal(
-        select(tables.evictions).where(_E.ended_s.is_(None)),
+        sa.select(tables.evictions).where(_E.ended_s.is_(None)),
         {_E.instance: instance}).order_by(_E.id))
 
 
-def paused(connection: Connection, instances: Sequence[str], before_s: float
+def paused(connection: sa.Connection, instances: Sequence[str], before_s: float
            ) -> list[Row]:
     """Return the evictions that paused one of these instances before then."""
-    return rows.rows(connection, select(tables.evictions).where(
+    return rows.rows(connection, sa.select(tables.evictions).where(
         _E.instance.in_(instances), _E.how == 'pause', _E.state == DONE,
         _E.ended_s < before_s))
 
 
-def since(connection: Connection, since_s: float) -> list[Row]:
+def since(connection: sa.Connection, since_s: float) -> list[Row]:
     """Return the evictions that were asked for since then."""
-    return rows.rows(connection, select(
+    return rows.rows(connection, sa.select(
         _E.instance, _E.host, _E.created_s).where(_E.created_s >= since_s))
 
 
-def add(connection: Connection, **values: Any) -> None:
-    """
+def add(connection: sa.Connection, **values: Any) -> None:
+    """Store an eviction that is asked for.
+
     :raises IntegrityError: another one of the instance has not ended
     """
-    connection.execute(insert(tables.evictions).values(
+    connection.execute(sa.insert(tables.evictions).values(
         **values, unfinished=values['instance']))
 
 
-def move(connection: Connection, id_: int, before: str, state: str,
+def move(connection: sa.Connection, id_: int, before: str, state: str,
          detail: str, now: float) -> bool:
     """Move an eviction from one state to the next; return false when it
     is in another."""
     ended: dict[str, Any] = ({'ended_s': now, 'unfinished': None}
                              if state in (DONE, FAILED) else {})
-    return bool(connection.execute(update(tables.evictions).where(
+    return bool(connection.execute(sa.update(tables.evictions).where(
         _E.id == id_, _E.state == before).values(
             state=state, detail=detail, changed_s=now, **ended)).rowcount)
 
 
-def workload(connection: Connection, instance: str) -> Row | None:
-    """The instance as the host has it that said so last, but before all those
-    that say it is foreground: another host, or one that takes the name of
-    another without its domain, is not enough to have it evicted."""
-    return rows.first(connection, select(
+def workload(connection: sa.Connection, instance: str) -> Row | None:
+    """Return the instance as the host has it that reported it last, but before
+    all those that report it as foreground: another host, or one that takes
+    the name of another without its domain, is not enough to have it evicted.
+    """
+    return rows.first(connection, sa.select(
         _W.name, _W.instance, _W.project, _W.display_name, _W.priority,
         _W.source, _W.vcpus, _W.floor, tables.hosts.c.name.label('host')
         ).join_from(
             tables.workloads, tables.hosts).where(
                 _W.instance == instance, _W.until_s.is_(None))
-        .order_by(case((_W.priority == Priority.BACKGROUND, 1), else_=0),
+        .order_by(sa.case((_W.priority == Priority.BACKGROUND, 1), else_=0),
                   _W.id.desc()))
 
 
@@ -113,7 +111,7 @@ def is_background(row: Row) -> bool:
     return bool(row['priority'] == Priority.BACKGROUND)
 
 
-def works(connection: Connection, now: float) -> bool:
+def works(connection: sa.Connection, now: float) -> bool:
     """Return whether a conductor carries them out."""
-    return connection.execute(select(_C.name).where(
+    return connection.execute(sa.select(_C.name).where(
         _C.name == CLAIM, _C.expires_s > now)).first() is not None

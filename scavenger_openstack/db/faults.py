@@ -16,8 +16,7 @@ import os
 import pwd
 from typing import Any
 
-from sqlalchemy import exc
-from sqlalchemy import URL
+import sqlalchemy as sa
 
 from scavenger_openstack import errors
 from scavenger_openstack.types import printable
@@ -92,14 +91,14 @@ _SQLITE_DUPLICATE = {1555, 2067}
 _SQLITE_SCHEMA = ('no such table', 'no such column', 'has no column named')
 
 
-def shown(url: URL) -> str:
+def shown(url: sa.URL) -> str:
     """The database in a message: without its password."""
     if url.get_backend_name() == 'sqlite':
         return url.database or 'the database in memory'
     return f'database {url.render_as_string(hide_password=True)}'
 
 
-def passes(error: exc.DBAPIError) -> bool:
+def passes(error: sa.exc.DBAPIError) -> bool:
     """Return whether the same transaction may succeed a moment later."""
     number = _number(error.orig)
     return (error.connection_invalidated
@@ -109,7 +108,7 @@ def passes(error: exc.DBAPIError) -> bool:
             or number is None and _unreachable(error))
 
 
-def is_duplicate(error: exc.IntegrityError) -> bool:
+def is_duplicate(error: sa.exc.IntegrityError) -> bool:
     """Return whether a row with the same key is there."""
     details = getattr(error.orig, 'sqlite_errorcode', None)
     return (details in _SQLITE_DUPLICATE if details is not None else
@@ -124,7 +123,7 @@ def is_moved(original: BaseException | None) -> bool:
 
 
 @contextlib.contextmanager
-def translated(url: URL) -> Iterator[None]:
+def translated(url: sa.URL) -> Iterator[None]:
     """Raise each error that does not prove that a value is wrong as one of
     the database, for operators to read.
 
@@ -133,19 +132,19 @@ def translated(url: URL) -> Iterator[None]:
     """
     try:
         yield
-    except exc.DBAPIError as error:
+    except sa.exc.DBAPIError as error:
         if _is_data(error):
             raise
         raise _as_ours(error, url) from error
-    except exc.TimeoutError as error:
+    except sa.exc.TimeoutError as error:
         raise errors.DatabaseError(
             f'{shown(url)}: all connections of this process are in use; '
             'raise [database] max_connections') from error
 
 
-def _is_data(error: exc.DBAPIError) -> bool:
+def _is_data(error: sa.exc.DBAPIError) -> bool:
     """Return whether the database refuses a value."""
-    return (isinstance(error, (exc.DataError, exc.IntegrityError))
+    return (isinstance(error, (sa.exc.DataError, sa.exc.IntegrityError))
             or not _from_sqlite(error.orig) and _is_of(
                 _number(error.orig), _MYSQL_DATA, _POSTGRESQL_DATA))
 
@@ -159,7 +158,7 @@ def _is_of(number: int | str | None, mysql: Container[int],
     return number in mysql
 
 
-def _as_ours(error: exc.DBAPIError, url: URL) -> errors.DatabaseError:
+def _as_ours(error: sa.exc.DBAPIError, url: sa.URL) -> errors.DatabaseError:
     number, text = _number(error.orig), _first_line(error)
     sqlite = _from_sqlite(error.orig)
     if (any(map(text.__contains__, _SQLITE_SCHEMA)) and number == 1 if sqlite
@@ -199,16 +198,16 @@ def _from_sqlite(original: object) -> bool:
     return type(original).__module__ == 'sqlite3'
 
 
-def _unreachable(error: exc.DBAPIError) -> bool:
+def _unreachable(error: sa.exc.DBAPIError) -> bool:
     """Nothing answers there; who is refused is refused again."""
     text = str(error.orig)
-    return isinstance(error, exc.OperationalError) and (
+    return isinstance(error, sa.exc.OperationalError) and (
         'FATAL' not in text or 'starting up' in text
         or 'shutting down' in text or 'too many' in text
         or 'connection slots' in text or 'recovery' in text)
 
 
-def _first_line(error: exc.DBAPIError) -> str:
+def _first_line(error: sa.exc.DBAPIError) -> str:
     args = getattr(error.orig, 'args', ())
     text = str(args[-1] if args else error)
     return printable(' '.join(text.split('\n')[0].split()))

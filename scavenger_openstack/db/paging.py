@@ -15,23 +15,17 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import and_
-from sqlalchemy import Column
-from sqlalchemy import ColumnElement
-from sqlalchemy import Connection
-from sqlalchemy import or_
-from sqlalchemy import select
-from sqlalchemy import Table
+import sqlalchemy as sa
 
 
-def newest(connection: Connection, table: Table,
-           wanted: Mapping[Column[Any], Any], *, limit: int,
-           by: Column[float] | None = None, since: float | None = None,
+def newest(connection: sa.Connection, table: sa.Table,
+           wanted: Mapping[sa.Column[Any], Any], *, limit: int,
+           by: sa.Column[float] | None = None, since: float | None = None,
            until: float | None = None,
            after: Sequence[float] | None = None,
-           where: Sequence[ColumnElement[bool]] = (),
-           id_: Column[int] | None = None,
-           ended: Column[float] | None = None, over: bool = False
+           where: Sequence[sa.ColumnElement[bool]] = (),
+           id_: sa.Column[int] | None = None,
+           ended: sa.Column[float] | None = None, over: bool = False
            ) -> list[int]:
     """The ids of the newest rows, newest first.
 
@@ -47,13 +41,13 @@ def newest(connection: Connection, table: Table,
         are not are wanted, or with ``over`` only those that are, the last
         that ended first; ``after`` is ``(id,)``
     """
-    of: Column[int] = table.c.id if id_ is None else id_
-    order: list[Column[Any]] = [of] if by is None else [by, of]
-    same: list[Column[Any]] = []
+    of: sa.Column[int] = table.c.id if id_ is None else id_
+    order: list[sa.Column[Any]] = [of] if by is None else [by, of]
+    same: list[sa.Column[Any]] = []
     if ended is not None and over:
         where, order = [*where, ended.is_not(None)], [ended, of]
         if after is not None:
-            ended_s = connection.scalar(select(ended).where(of == after[0]))
+            ended_s = connection.scalar(sa.select(ended).where(of == after[0]))
             if ended_s is None:     # deleted, and so is what ended before
                 return []
             after = ended_s, after[0]
@@ -62,7 +56,7 @@ def newest(connection: Connection, table: Table,
         if connection.dialect.name == 'postgresql':
             # It does not know of NULL that it is the same in all.
             same = [ended]
-    query = select(of).where(*where, *(
+    query = sa.select(of).where(*where, *(
         column == value for column, value in wanted.items()
         if value is not None))
     if by is not None and since is not None:
@@ -75,11 +69,11 @@ def newest(connection: Connection, table: Table,
         *(column.desc() for column in (*same, *order))).limit(limit)))
 
 
-def _after(order: Sequence[Column[Any]], after: Sequence[float]
-           ) -> ColumnElement[bool]:
+def _after(order: Sequence[sa.Column[Any]], after: Sequence[float]
+           ) -> sa.ColumnElement[bool]:
     """A range of the index, and what to leave out of its first time: an OR
     alone is no range."""
     if len(order) == 1:
         return order[0] < after[0]
-    return and_(order[0] <= after[0],
-                or_(order[0] < after[0], order[1] < after[1]))
+    return sa.and_(order[0] <= after[0],
+                   sa.or_(order[0] < after[0], order[1] < after[1]))

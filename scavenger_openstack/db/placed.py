@@ -8,9 +8,7 @@ from collections.abc import Collection
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from sqlalchemy import Connection
-from sqlalchemy import func
-from sqlalchemy import select
+import sqlalchemy as sa
 
 from scavenger_openstack.db import claims
 from scavenger_openstack.db import rows
@@ -31,7 +29,7 @@ WHOLE_S = 3600.0
 
 OVERLAP_S = 600.0
 """So much earlier than the last time what has changed is compared again: Nova
-may have been asked late for what the broker told."""
+may have been asked late for what the broker sent."""
 
 HOSTS = 25
 """Of one statement: for more, PostgreSQL reads all of the tags each time."""
@@ -48,19 +46,19 @@ class Wrong(NamedTuple):
     placed_on: str
 
 
-def read_now(connection: Connection, until_s: float) -> None:
+def read_now(connection: sa.Connection, until_s: float) -> None:
     """Note that Nova has been read."""
     claims.note(connection, READ, until_s)
 
 
-def read_until(connection: Connection) -> float | None:
+def read_until(connection: sa.Connection) -> float | None:
     """Until when what is known of Nova counts."""
     return claims.noted(connection, READ)
 
 
-def wrong(connection: Connection, before_s: float, hosts_at_once: int = HOSTS
-          ) -> Iterator[Wrong]:
-    """Where host and Nova have differed since before then: of what has
+def wrong(connection: sa.Connection, before_s: float,
+          hosts_at_once: int = HOSTS) -> Iterator[Wrong]:
+    """Return where host and Nova have differed since before then: of what has
     changed since the last call, and once an hour of everything.
 
     :param hosts_at_once: in a statement, when it is everything
@@ -69,7 +67,7 @@ def wrong(connection: Connection, before_s: float, hosts_at_once: int = HOSTS
     claims.note(connection, COMPARED, before_s)
     hosts = tables.hosts.c
     query = (
-        select(hosts.id, hosts.name, _W.id, _W.name, _T.instance, _T.host)
+        sa.select(hosts.id, hosts.name, _W.id, _W.name, _T.instance, _T.host)
         .select_from(tables.workloads.join(
             tables.flavor_tags, _T.instance == _W.instance).join(
                 tables.hosts, hosts.id == _W.host_id))
@@ -84,7 +82,7 @@ def wrong(connection: Connection, before_s: float, hosts_at_once: int = HOSTS
                             changed_s >= since_s))}
         yield from (Wrong(*row) for _, row in sorted(changed_rows.items()))
         return
-    ids = connection.scalars(select(hosts.id).order_by(hosts.id)).all()
+    ids = connection.scalars(sa.select(hosts.id).order_by(hosts.id)).all()
     for first in range(0, len(ids), hosts_at_once):
         some = ids[first:first + hosts_at_once]
         yield from (Wrong(*row) for row in connection.execute(
@@ -92,21 +90,22 @@ def wrong(connection: Connection, before_s: float, hosts_at_once: int = HOSTS
             .order_by(_W.id)).all())
 
 
-def elsewhere(connection: Connection, host_id: int, host: str,
+def elsewhere(connection: sa.Connection, host_id: int, host: str,
               instances: Collection[str], before_s: float, now: float
               ) -> Iterator[tuple[str, str]]:
-    """Those of these instances that Nova has placed on another host, and
-    this one has claimed, since before then; with that host."""
-    if not connection.execute(select(_C.name).where(
+    """Return the instances that Nova has placed on another host and this host
+    has claimed since before then, with that other host."""
+    if not connection.execute(sa.select(_C.name).where(
             _C.name == READ, _C.expires_s > now)).first():
         return
     for some in rows.batches(sorted(instances)):
         yield from connection.execute(
-            select(_T.instance, _T.host).select_from(tables.flavor_tags.join(
+            sa.select(_T.instance, _T.host)
+            .select_from(tables.flavor_tags.join(
                 tables.workloads, _T.instance == _W.instance))
             .where(_T.instance.in_(some),
                    ~rows.of_host(_T), _T.changed_s < before_s, ~_T.from_broker,
                    _W.host_id == host_id)
             .group_by(_T.instance, _T.host)
-            .having(func.max(_W.since_s) < before_s),
+            .having(sa.func.max(_W.since_s) < before_s),
             rows.host_parameters(host)).tuples().all()

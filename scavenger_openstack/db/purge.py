@@ -14,21 +14,15 @@ import functools
 import math
 from typing import NamedTuple
 
-import sqlalchemy
-from sqlalchemy import Column
-from sqlalchemy import ColumnElement
-from sqlalchemy import Connection
-from sqlalchemy import Engine
-from sqlalchemy import Table
+import sqlalchemy as sa
 
+from scavenger_openstack.amounts import DAY_S
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import placed
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.rows import batches
 from scavenger_openstack.db import tables
 from scavenger_openstack.db import totals
-
-DAY_S = 86400.0
 
 SHORTEST_S = 2 * DAY_S
 """Less is not deleted: agents report hours late."""
@@ -55,11 +49,11 @@ class Rule(NamedTuple):
     ``only``: a rule for some of the rows, which are counted by themselves.
     """
 
-    table: Table
-    ended_s: Column[float]
-    parts: tuple[Column[int], ...] = ()
+    table: sa.Table
+    ended_s: sa.Column[float]
+    parts: tuple[sa.Column[int], ...] = ()
     at_least_s: float = 0.0
-    only: ColumnElement[bool] = sqlalchemy.true()
+    only: sa.ColumnElement[bool] = sa.true()
 
 
 RULES = (
@@ -85,7 +79,7 @@ _R, _T = tables.rules.c, tables.flavor_tags.c
 _W = tables.workloads.c
 
 
-def count(connection: Connection, *, now_s: float, older_than_s: float,
+def count(connection: sa.Connection, *, now_s: float, older_than_s: float,
           audit_older_than_s: float) -> dict[str, int]:
     """Return how many rows :func:`run` would delete, by table."""
     counts = {name: 0 for rule in RULES for name in _names(rule)}
@@ -93,23 +87,23 @@ def count(connection: Connection, *, now_s: float, older_than_s: float,
         before_s = _before_s(rule, now_s, older_than_s, audit_older_than_s)
         if before_s is None:
             continue
-        old = sqlalchemy.and_(rule.ended_s < before_s, rule.only)
+        old = sa.and_(rule.ended_s < before_s, rule.only)
         counts[rule.table.name] += connection.execute(
-            sqlalchemy.select(sqlalchemy.func.count()).select_from(
+            sa.select(sa.func.count()).select_from(
                 rule.table).where(old)).scalar_one()
         for part in rule.parts:
             counts[part.table.name] += connection.execute(
-                sqlalchemy.select(sqlalchemy.func.count()).select_from(
-                    part.table).where(part.in_(sqlalchemy.select(
+                sa.select(sa.func.count()).select_from(
+                    part.table).where(part.in_(sa.select(
                         rule.table.c.id).where(old)))).scalar_one()
     for table, gone in _gone(now_s, older_than_s):
         counts[table.name] = connection.execute(
-            sqlalchemy.select(sqlalchemy.func.count()).select_from(
+            sa.select(sa.func.count()).select_from(
                 table).where(gone)).scalar_one()
     return counts
 
 
-def run(engine: Engine, *, now_s: float, older_than_s: float,
+def run(engine: sa.Engine, *, now_s: float, older_than_s: float,
         audit_older_than_s: float, progress: Callable[[str, int], None],
         batch: int = BATCH) -> dict[str, int]:
     """Delete what is older; returns the rows of each table.
@@ -132,7 +126,7 @@ def run(engine: Engine, *, now_s: float, older_than_s: float,
     return deleted
 
 
-def steps(engine: Engine, *, now_s: float, older_than_s: float,
+def steps(engine: sa.Engine, *, now_s: float, older_than_s: float,
           audit_older_than_s: float, batch: int = BATCH
           ) -> Generator[tuple[dict[str, int], int], None, None]:
     """Delete what is older, a transaction before each value: how many rows of
@@ -155,7 +149,7 @@ def steps(engine: Engine, *, now_s: float, older_than_s: float,
             yield {table.name: rows}, rows
 
 
-def trim(engine: Engine, *, now_s: float, rows: int, batch: int = BATCH
+def trim(engine: sa.Engine, *, now_s: float, rows: int, batch: int = BATCH
          ) -> Generator[int, None, None]:
     """Delete the oldest of what is over, where a table has more rows; a
     transaction before each value: how many rows.
@@ -186,9 +180,9 @@ def _names(rule: Rule) -> list[str]:
     return [rule.table.name, *(part.table.name for part in rule.parts)]
 
 
-def _count(rule: Rule, connection: Connection) -> int:
-    return connection.execute(sqlalchemy.select(
-        sqlalchemy.func.count()).select_from(rule.table).where(
+def _count(rule: Rule, connection: sa.Connection) -> int:
+    return connection.execute(sa.select(
+        sa.func.count()).select_from(rule.table).where(
             rule.only)).scalar_one()
 
 
@@ -205,35 +199,35 @@ def _before_s(rule: Rule, now_s: float, older_than_s: float,
 
 
 def _gone(now_s: float, older_than_s: float
-          ) -> list[tuple[Table, ColumnElement[bool]]]:
+          ) -> list[tuple[sa.Table, sa.ColumnElement[bool]]]:
     """Return what is kept of instances, and which rows are of instances that
     no host has had for so long.  While Nova is read it says what flavors
     say."""
     before_s, claims = now_s - older_than_s, tables.claims.c
 
-    def is_in(column: Column[str], instance: Column[str]
-              ) -> ColumnElement[bool]:
-        return sqlalchemy.exists().where(column == instance)
+    def is_in(column: sa.Column[str], instance: sa.Column[str]
+              ) -> sa.ColumnElement[bool]:
+        return sa.exists().where(column == instance)
 
-    nova_is_read = sqlalchemy.exists().where(
+    nova_is_read = sa.exists().where(
         claims.name == placed.READ, claims.expires_s > now_s)
     return [
-        (tables.flavor_tags, sqlalchemy.and_(
+        (tables.flavor_tags, sa.and_(
             _T.changed_s < min(before_s, now_s - TAGS_S), ~nova_is_read,
             ~is_in(_W.instance, _T.instance))),
-        (tables.rules, sqlalchemy.and_(
+        (tables.rules, sa.and_(
             _R.scope == 'instance', _R.created_s < before_s,
             ~is_in(_W.instance, _R.target), ~is_in(_T.instance, _R.target)))]
 
 
-def _some(connection: Connection, rule: Rule, before_s: int, batch: int,
+def _some(connection: sa.Connection, rule: Rule, before_s: int, batch: int,
           oldest: bool = False) -> list[int]:
     """Delete some rows of a table and their parts, and say how many.
 
     :param oldest: those that were made first
     """
     ids = connection.execute(
-        sqlalchemy.select(rule.table.c.id)
+        sa.select(rule.table.c.id)
         .where(rule.ended_s < before_s, rule.only)
         # By id a database would look at all that are not over.
         .order_by(*[rule.table.c.id] * oldest)
@@ -242,27 +236,27 @@ def _some(connection: Connection, rule: Rule, before_s: int, batch: int,
         return [0] * (1 + len(rule.parts))
     if rule.table is tables.antagonist_hours:
         ids = totals.remove(connection, ids)
-    parts = [connection.execute(sqlalchemy.delete(part.table).where(
+    parts = [connection.execute(sa.delete(part.table).where(
         part.in_(ids))).rowcount for part in rule.parts]
-    return [connection.execute(sqlalchemy.delete(rule.table).where(
+    return [connection.execute(sa.delete(rule.table).where(
         rule.table.c.id.in_(ids))).rowcount, *parts]
 
 
-def _some_gone(connection: Connection, table: Table,
-               gone: ColumnElement[bool], after: int, now_s: float
+def _some_gone(connection: sa.Connection, table: sa.Table,
+               gone: sa.ColumnElement[bool], after: int, now_s: float
                ) -> tuple[int | None, int]:
     """Delete those of the rows that follow an id whose instance is gone: the
     id to go on after, ``None`` at the end, and how many rows.  That a rule of
     an operator ends is in the audit."""
     id_ = table.c.id
-    ids = connection.scalars(sqlalchemy.select(id_).where(
+    ids = connection.scalars(sa.select(id_).where(
         id_ > after).order_by(id_).limit(PAGE)).all()
     if not ids:
         return None, 0
-    rows = connection.execute(sqlalchemy.select(table).where(
+    rows = connection.execute(sa.select(table).where(
         id_ > after, id_ <= ids[-1], gone)).mappings().all()
     for some in batches(row['id'] for row in rows):
-        connection.execute(sqlalchemy.delete(table).where(id_.in_(some)))
+        connection.execute(sa.delete(table).where(id_.in_(some)))
     if table is tables.rules:
         reports.add_audit(connection, [{
             'time_s': now_s, 'actor': 'conductor',

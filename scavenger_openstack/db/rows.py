@@ -11,27 +11,10 @@ from collections.abc import Sequence
 import functools
 from typing import Any
 
-import sqlalchemy
-from sqlalchemy import and_
-from sqlalchemy import bindparam
-from sqlalchemy import cast
-from sqlalchemy import Column
-from sqlalchemy import ColumnElement
-from sqlalchemy import Connection
+import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects import sqlite
-from sqlalchemy import func
-from sqlalchemy import insert
-from sqlalchemy import Insert
-from sqlalchemy import or_
-from sqlalchemy import RowMapping
-from sqlalchemy import select
-from sqlalchemy import Select
-from sqlalchemy import Table
-from sqlalchemy import Text
-from sqlalchemy import tuple_
-from sqlalchemy import update
 
 from scavenger_openstack.db import paging
 from scavenger_openstack.db import tables
@@ -46,15 +29,15 @@ in a statement."""
 
 LENGTHS = {table.name: {
     column.name: column.type.length for column in table.c
-    if isinstance(column.type, sqlalchemy.String) and column.type.length}
+    if isinstance(column.type, sa.String) and column.type.length}
     for table in tables.METADATA.sorted_tables}
 
 _ADDED = 'scavenger_added'
 
 
-def newest(connection: Connection, query: Select, table: Table,
-           wanted: Mapping[Column, Any], after: int | None, limit: int,
-           where: Sequence[Any] = (), ended: Column | None = None,
+def newest(connection: sa.Connection, query: sa.Select, table: sa.Table,
+           wanted: Mapping[sa.Column, Any], after: int | None, limit: int,
+           where: Sequence[Any] = (), ended: sa.Column | None = None,
            over: bool = False) -> list[Row]:
     """A page of ``table``, newest first, as ``query`` shows rows.
 
@@ -68,7 +51,7 @@ def newest(connection: Connection, query: Select, table: Table,
         after=None if after is None else (after,)))
 
 
-def of_ids(connection: Connection, query: Select, id_: Column,
+def of_ids(connection: sa.Connection, query: sa.Select, id_: sa.Column,
            ids: Sequence[int]) -> list[Row]:
     """The rows of these ids, in their order."""
     if not ids:
@@ -78,18 +61,18 @@ def of_ids(connection: Connection, query: Select, id_: Column,
     return [by_id[row_id] for row_id in ids if row_id in by_id]
 
 
-def rows(connection: Connection, query: Select) -> list[Row]:
+def rows(connection: sa.Connection, query: sa.Select) -> list[Row]:
     result = connection.execute(query)
     names = [str(name) for name in result.keys()]
     return [dict(zip(names, row, strict=True)) for row in result]
 
 
-def first(connection: Connection, query: Select) -> Row | None:
+def first(connection: sa.Connection, query: sa.Select) -> Row | None:
     row = connection.execute(query.limit(1)).mappings().first()
     return None if row is None else _plain(row)
 
 
-def equal(query: Select, wanted: Mapping[Column, Any]) -> Select:
+def equal(query: sa.Select, wanted: Mapping[sa.Column, Any]) -> sa.Select:
     """Return a query of the rows that have these values; ``None`` is any."""
     for column, value in wanted.items():
         if value is not None:
@@ -97,13 +80,13 @@ def equal(query: Select, wanted: Mapping[Column, Any]) -> Select:
     return query
 
 
-def among(host_id: Column, name: Column, pairs: Iterable[tuple[int, str]]
+def among(host_id: sa.Column, name: sa.Column, pairs: Iterable[tuple[int, str]]
           ) -> Any:
     """The condition that (host, workload) is one of these."""
-    return tuple_(host_id, name).in_(sorted(set(pairs)))
+    return sa.tuple_(host_id, name).in_(sorted(set(pairs)))
 
 
-def keyed(connection: Connection, columns: Sequence[Column],
+def keyed(connection: sa.Connection, columns: Sequence[sa.Column],
           keys: Iterable[tuple[str, ...]]) -> Any:
     """The condition that these columns, all texts, are one of the keys.
 
@@ -112,28 +95,28 @@ def keyed(connection: Connection, columns: Sequence[Column],
     """
     some = sorted(set(keys))
     if connection.dialect.name != 'postgresql' or not some:
-        return tuple_(*columns).in_(some)
-    table = func.unnest(*(
-        cast(list(values), postgresql.ARRAY(Text))
+        return sa.tuple_(*columns).in_(some)
+    table = sa.func.unnest(*(
+        sa.cast(list(values), postgresql.ARRAY(sa.Text))
         for values in zip(*some, strict=True))).table_valued(
             *(column.name for column in columns)).render_derived()
-    return tuple_(*columns).in_(select(*table.c))
+    return sa.tuple_(*columns).in_(sa.select(*table.c))
 
 
 def same_host(name: Any, short: Any, other: Any, other_short: Any
-              ) -> ColumnElement[bool]:
+              ) -> sa.ColumnElement[bool]:
     """The condition that :func:`.host_names.same` holds for two names, each
     with what :func:`.host_names.short` makes of it."""
-    return and_(short == other_short, or_(
+    return sa.and_(short == other_short, sa.or_(
         name == other, name == short, other == other_short))
 
 
-def of_host(table: Any) -> ColumnElement[bool]:
+def of_host(table: Any) -> sa.ColumnElement[bool]:
     """The condition for ``host`` and ``short`` of a table; a statement with it
     takes :func:`host_parameters`."""
     return same_host(table.host, table.short,
-                bindparam('host', type_=tables.NAME),
-                bindparam('host_short', type_=tables.NAME))
+                sa.bindparam('host', type_=tables.NAME),
+                sa.bindparam('host_short', type_=tables.NAME))
 
 
 def host_parameters(name: str) -> dict[str, str]:
@@ -141,7 +124,7 @@ def host_parameters(name: str) -> dict[str, str]:
     return {'host': name, 'host_short': host_names.short(name)}
 
 
-def put(connection: Connection, table: Table, key: tuple[str, ...],
+def put(connection: sa.Connection, table: sa.Table, key: tuple[str, ...],
         values: tuple[str, ...], rows: Sequence[Row]) -> None:
     """Insert rows, or replace those that are there.
 
@@ -154,8 +137,8 @@ def put(connection: Connection, table: Table, key: tuple[str, ...],
 
 
 @functools.cache
-def _put(table: Table, key: tuple[str, ...], values: tuple[str, ...],
-         dialect: str) -> Insert:
+def _put(table: sa.Table, key: tuple[str, ...], values: tuple[str, ...],
+         dialect: str) -> sa.Insert:
     if dialect in ('postgresql', 'sqlite'):
         make = postgresql.insert if dialect == 'postgresql' else sqlite.insert
         statement = make(table)
@@ -167,39 +150,39 @@ def _put(table: Table, key: tuple[str, ...], values: tuple[str, ...],
         name: upsert.inserted[name] for name in values})
 
 
-def added_rows(connection: Connection) -> Row:
+def added_rows(connection: sa.Connection) -> Row:
     """Return how many rows each table has got over this connection since the
     last call, as far as :func:`insert_rows` added them."""
     counts: Row = connection.info.pop(_ADDED, {})
     return counts
 
 
-def count_added(connection: Connection, table: Table, rows: int) -> None:
+def count_added(connection: sa.Connection, table: sa.Table, rows: int) -> None:
     """Note that a table has got so many rows."""
     counts = connection.info.setdefault(_ADDED, {})
     counts[table.name] = counts.get(table.name, 0) + rows
 
 
-def insert_rows(connection: Connection, table: Table, new: Sequence[Row]
+def insert_rows(connection: sa.Connection, table: sa.Table, new: Sequence[Row]
                 ) -> None:
     """Insert rows, count them; a text is cut to what its column takes."""
     if new:
-        connection.execute(insert(table), [cut(table, row) for row in new])
+        connection.execute(sa.insert(table), [cut(table, row) for row in new])
         count_added(connection, table, len(new))
 
 
-def update_rows(connection: Connection, table: Table, changed: Sequence[Row]
-                ) -> None:
+def update_rows(connection: sa.Connection, table: sa.Table,
+                changed: Sequence[Row]) -> None:
     """Update rows by their ``id``; each has the same columns."""
     if changed:
         connection.execute(
-            update(table).where(table.c.id == bindparam('row')),
+            sa.update(table).where(table.c.id == sa.bindparam('row')),
             [{**cut(table, {name: value for name, value in row.items()
                              if name != 'id'}), 'row': row['id']}
              for row in sorted(changed, key=lambda row: int(row['id']))])
 
 
-def cut(table: Table, row: Row) -> Row:
+def cut(table: sa.Table, row: Row) -> Row:
     """The row with each text cut to what its column takes."""
     lengths = LENGTHS[table.name]
     return {name: value[:lengths[name]]
@@ -214,5 +197,5 @@ def batches(values: Iterable[Any]) -> Iterator[list[Any]]:
         yield listed[begin:begin + AT_ONCE]
 
 
-def _plain(row: RowMapping) -> Row:
+def _plain(row: sa.RowMapping) -> Row:
     return {str(key): value for key, value in row.items()}

@@ -17,9 +17,7 @@ import os
 import pathlib
 
 from alembic import command
-import sqlalchemy
-from sqlalchemy import Connection
-from sqlalchemy import Engine
+import sqlalchemy as sa
 
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import faults
@@ -32,8 +30,8 @@ LOCK_ID = 0x5ca7e6e2
 """PostgreSQL names a lock by a number."""
 LOCK_S = 60
 
-VERSION = sqlalchemy.table('alembic_version',
-                           sqlalchemy.column('version_num'))
+VERSION = sa.table('alembic_version',
+                   sa.column('version_num'))
 
 
 @functools.cache
@@ -46,16 +44,16 @@ def newest() -> str:
     return _steps()[-1].revision
 
 
-def current(connection: Connection) -> str | None:
+def current(connection: sa.Connection) -> str | None:
     """The version that is there; None where there is none."""
-    if not sqlalchemy.inspect(connection).has_table(VERSION.name):
+    if not sa.inspect(connection).has_table(VERSION.name):
         return None
-    return connection.execute(sqlalchemy.select(
+    return connection.execute(sa.select(
         VERSION.c.version_num)).scalar_one_or_none()
 
 
-def check(connection: Connection, versions: pathlib.Path = steps.VERSIONS
-          ) -> None:
+def check(connection: sa.Connection,
+          versions: pathlib.Path = steps.VERSIONS) -> None:
     """Do nothing if this program works with the tables: those of this release,
     also before their contract step, and those of a later one before its.
 
@@ -76,8 +74,8 @@ def check(connection: Connection, versions: pathlib.Path = steps.VERSIONS
             + (faults.UPGRADE if there is None else steps.COMMANDS['expand']))
 
 
-def due(connection: Connection, versions: pathlib.Path = steps.VERSIONS
-        ) -> str:
+def due(connection: sa.Connection,
+        versions: pathlib.Path = steps.VERSIONS) -> str:
     """Return what has to be done after an upgrade, a sentence; '' for
     nothing.
 
@@ -95,16 +93,16 @@ def due(connection: Connection, versions: pathlib.Path = steps.VERSIONS
         f'that runs, {steps.COMMANDS["contract"]}.')
 
 
-def check_writable(connection: Connection) -> None:
+def check_writable(connection: sa.Connection) -> None:
     """Do nothing, and that by a statement that a read-only database refuses.
 
     :raises DBAPIError: the database takes no changes.
     """
-    connection.execute(sqlalchemy.update(tables.claims).where(
-        sqlalchemy.false()).values(expires_s=0.0))
+    connection.execute(sa.update(tables.claims).where(
+        sa.false()).values(expires_s=0.0))
 
 
-def upgrade(engine: Engine, kind: steps.Kind | None = None,
+def upgrade(engine: sa.Engine, kind: steps.Kind | None = None,
             versions: pathlib.Path = steps.VERSIONS
             ) -> tuple[str | None, str]:
     """Bring the tables to the newest version, and return the version before
@@ -133,8 +131,8 @@ def upgrade(engine: Engine, kind: steps.Kind | None = None,
     return before, after
 
 
-def _checked_version(connection: Connection, known: Sequence[steps.Step]
-                     ) -> str | None:
+def _checked_version(connection: sa.Connection,
+                     known: Sequence[steps.Step]) -> str | None:
     """The version that is there; None where there is none.
 
     :raises SchemaError: this program does not know that version.
@@ -154,7 +152,7 @@ def _checked_version(connection: Connection, known: Sequence[steps.Step]
         f'connection, and {faults.UPGRADE}')
 
 
-def _create_file(engine: Engine) -> None:
+def _create_file(engine: sa.Engine) -> None:
     """An SQLite file that only its owner reads: it has hashes of tokens."""
     path = engine.url.database
     if engine.dialect.name == 'sqlite' and path and path != ':memory:':
@@ -167,18 +165,18 @@ def _create_file(engine: Engine) -> None:
 
 
 @contextlib.contextmanager
-def _lock(engine: Engine) -> Iterator[None]:
+def _lock(engine: sa.Engine) -> Iterator[None]:
     """One upgrade at a time, on a connection of its own, since it has to end
     after the commit.  SQLite's writers have a lock anyway."""
     name = engine.dialect.name
     with connect.reading(engine) as connection:
         if name == 'postgresql':
-            connection.execute(sqlalchemy.text(
+            connection.execute(sa.text(
                 f"SET LOCAL lock_timeout = '{LOCK_S}s'"))
-            connection.execute(sqlalchemy.select(
-                sqlalchemy.func.pg_advisory_xact_lock(LOCK_ID)))
-        elif name != 'sqlite' and connection.execute(sqlalchemy.select(
-                sqlalchemy.func.get_lock(LOCK, LOCK_S))).scalar() != 1:
+            connection.execute(sa.select(
+                sa.func.pg_advisory_xact_lock(LOCK_ID)))
+        elif name != 'sqlite' and connection.execute(sa.select(
+                sa.func.get_lock(LOCK, LOCK_S))).scalar() != 1:
             raise errors.SchemaError(
                 f'{faults.shown(engine.url)}: another "scavenger-manage db '
                 f'upgrade" has been running for {LOCK_S} s; try again when '
@@ -188,22 +186,22 @@ def _lock(engine: Engine) -> Iterator[None]:
         finally:
             if name not in ('sqlite', 'postgresql'):
                 # A connection that is lost has no lock any more.
-                with contextlib.suppress(sqlalchemy.exc.DBAPIError):
-                    connection.execute(sqlalchemy.select(
-                        sqlalchemy.func.release_lock(LOCK)))
+                with contextlib.suppress(sa.exc.DBAPIError):
+                    connection.execute(sa.select(
+                        sa.func.release_lock(LOCK)))
 
 
-def _clear_remains(connection: Connection) -> None:
+def _clear_remains(connection: sa.Connection) -> None:
     """Drop the empty tables of a first upgrade that was interrupted.
 
     :raises SchemaError: one is not empty.
     """
-    there = set(sqlalchemy.inspect(connection).get_table_names())
+    there = set(sa.inspect(connection).get_table_names())
     remains = [table for table in reversed(tables.METADATA.sorted_tables)
                if table.name in there]
     for table in remains:
-        if connection.execute(sqlalchemy.select(
-                sqlalchemy.exists().select_from(table))).scalar():
+        if connection.execute(sa.select(
+                sa.exists().select_from(table))).scalar():
             raise errors.SchemaError(
                 f'{faults.shown(connection.engine.url)}: it has a table '
                 f'"{table.name}" with rows and no version: give '

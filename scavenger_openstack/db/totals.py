@@ -19,20 +19,14 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any
 
-import sqlalchemy
-from sqlalchemy import and_
-from sqlalchemy import Connection
-from sqlalchemy import delete
-from sqlalchemy import select
-from sqlalchemy import tuple_
-from sqlalchemy import update
+import sqlalchemy as sa
 
-from scavenger_openstack.db.reports import HOUR_S
+from scavenger_openstack.amounts import DAY_S
+from scavenger_openstack.amounts import HOUR_S
 from scavenger_openstack.db.reports import Row
 from scavenger_openstack.db import rows
 from scavenger_openstack.db import tables
 
-DAY_S = 24 * HOUR_S
 SPANS_S = (DAY_S, 7 * DAY_S, 30 * DAY_S)
 """Spans up to now, besides the hour that is not over."""
 
@@ -72,11 +66,11 @@ _H, _T = tables.antagonist_hours.c, tables.antagonist_totals.c
 _HOST = tables.hosts.c
 
 _OF_HOST = (
-    select(_HOST.totals_hour_s, _T.span_s, _T.workload, _T.parts)
-    .select_from(tables.hosts.outerjoin(tables.antagonist_totals, and_(
+    sa.select(_HOST.totals_hour_s, _T.span_s, _T.workload, _T.parts)
+    .select_from(tables.hosts.outerjoin(tables.antagonist_totals, sa.and_(
         _T.host_id == _HOST.id, _T.scope == ALL, _T.workload.in_(
-            sqlalchemy.bindparam('names', expanding=True)))))
-    .where(_HOST.id == sqlalchemy.bindparam('host_id')))
+            sa.bindparam('names', expanding=True)))))
+    .where(_HOST.id == sa.bindparam('host_id')))
 
 
 def by_project(project: str) -> str:
@@ -89,7 +83,7 @@ def by_victims(project: str) -> str:
     return f'victim:{project}'
 
 
-def change(connection: Connection, host_id: int,
+def change(connection: sa.Connection, host_id: int,
            changes: Collection[tuple[Row | None, Row | None]]) -> None:
     """Count changes of hourly sums of one host.
 
@@ -113,19 +107,19 @@ def change(connection: Connection, host_id: int,
     _store(connection, before, after)
 
 
-def remove(connection: Connection, ids: Collection[int]) -> list[int]:
+def remove(connection: sa.Connection, ids: Collection[int]) -> list[int]:
     """Take hourly sums that are about to be deleted out of the totals.
 
     :param ids: of the rows of ``antagonist_hours``
     :return: those to delete now: the others are of too many hosts at once
     """
-    counted = select(tables.antagonist_hours).join(tables.hosts).where(
+    counted = sa.select(tables.antagonist_hours).join(tables.hosts).where(
         _H.id.in_(ids), _H.hour_s >= _HOST.totals_hour_s - SPANS_S[-1])
     hosts = {row.id: row.host_id for row in connection.execute(counted)}
     locked = set(sorted(set(hosts.values()))[:HOSTS])
     if not locked:
         return list(ids)
-    connection.execute(select(_HOST.id).where(_HOST.id.in_(locked)).order_by(
+    connection.execute(sa.select(_HOST.id).where(_HOST.id.in_(locked)).order_by(
         _HOST.id).with_for_update(key_share=True))
     by_host: dict[int, list[tuple[Row | None, Row | None]]] = {}
     for row in connection.execute(counted.where(
@@ -137,14 +131,14 @@ def remove(connection: Connection, ids: Collection[int]) -> list[int]:
             if row_id not in hosts or hosts[row_id] in locked]
 
 
-def advance(connection: Connection, hour_s: int) -> int:
+def advance(connection: sa.Connection, hour_s: int) -> int:
     """Let the totals of some hosts end at this hour.
 
     :param hour_s: a full hour, UNIX time in seconds
     :return: how many hosts were due, of which some may be still; 0 when all
         end at this hour
     """
-    due = select(_HOST.id, _HOST.totals_hour_s).where(
+    due = sa.select(_HOST.id, _HOST.totals_hour_s).where(
         _HOST.totals_hour_s < hour_s)
     due_rows = connection.execute(due.order_by(
         _HOST.totals_hour_s, _HOST.id).limit(HOSTS)).all()
@@ -161,7 +155,7 @@ def advance(connection: Connection, hour_s: int) -> int:
             _make(connection, host_id, hour_s)
     elif hosts:
         _leave(connection, hosts, hour_s)
-    connection.execute(update(tables.hosts).where(_HOST.id.in_(hosts)).values(
+    connection.execute(sa.update(tables.hosts).where(_HOST.id.in_(hosts)).values(
         totals_hour_s=hour_s))
     return len(due_rows)
 
@@ -196,12 +190,12 @@ def figures(parts: Iterable[list[Any]], victim_project: str | None
            for place, name in enumerate(_SUMS)}}
 
 
-def _make(connection: Connection, host_id: int, hour_s: int) -> None:
+def _make(connection: sa.Connection, host_id: int, hour_s: int) -> None:
     """Make the totals of a host out of its hourly sums."""
-    connection.execute(delete(tables.antagonist_totals).where(
+    connection.execute(sa.delete(tables.antagonist_totals).where(
         _T.host_id == host_id))
     after: dict[Key, Parts] = {}
-    for row in connection.execute(select(tables.antagonist_hours).where(
+    for row in connection.execute(sa.select(tables.antagonist_hours).where(
             _H.host_id == host_id, _H.hour_s >= hour_s - SPANS_S[-1])
             .order_by(_H.id)).mappings():
         for span_s in SPANS_S:
@@ -210,7 +204,7 @@ def _make(connection: Connection, host_id: int, hour_s: int) -> None:
     _store(connection, {}, after)
 
 
-def _leave(connection: Connection, hosts: Mapping[int, int], hour_s: int
+def _leave(connection: sa.Connection, hosts: Mapping[int, int], hour_s: int
            ) -> None:
     """Take what has left a span out of the totals.
 
@@ -220,15 +214,15 @@ def _leave(connection: Connection, hosts: Mapping[int, int], hour_s: int
     hours_s = {old_hour_s for span_s in SPANS_S for old_hour_s in range(
         min(hosts.values()) - span_s, hour_s - span_s, HOUR_S)}
     leaving = [dict(row) for row in connection.execute(
-        select(tables.antagonist_hours).where(
+        sa.select(tables.antagonist_hours).where(
             _H.host_id.in_(hosts), _H.hour_s.in_(hours_s))).mappings()]
     before: dict[Key, Parts] = {}
     for some in rows.batches(sorted({(row['host_id'], row['workload'])
                                      for row in leaving})):
         for host_id, span_s, workload, parts in connection.execute(
-                select(_T.host_id, _T.span_s, _T.workload, _T.parts).where(
+                sa.select(_T.host_id, _T.span_s, _T.workload, _T.parts).where(
                     _T.scope == ALL,
-                    tuple_(_T.host_id, _T.workload).in_(some))):
+                    sa.tuple_(_T.host_id, _T.workload).in_(some))):
             before[host_id, span_s, workload] = _read(parts)
     after = {key: dict(parts) for key, parts in before.items()}
     for row in leaving:
@@ -275,7 +269,7 @@ def _ranks(parts: Parts) -> dict[str, Row]:
         for scope, some in by_scope.items()}
 
 
-def _store(connection: Connection, before: Mapping[Key, Parts],
+def _store(connection: sa.Connection, before: Mapping[Key, Parts],
            after: Mapping[Key, Parts]) -> None:
     """Write what differs."""
     changed: list[Row] = []
@@ -297,7 +291,7 @@ def _store(connection: Connection, before: Mapping[Key, Parts],
                     if scope == ALL else None})
     rows.put(connection, tables.antagonist_totals, _KEY, _VALUES, changed)
     for keys in rows.batches(gone):
-        connection.execute(delete(tables.antagonist_totals).where(tuple_(
+        connection.execute(sa.delete(tables.antagonist_totals).where(sa.tuple_(
             *(_T[name] for name in _KEY)).in_(keys)))
 
 

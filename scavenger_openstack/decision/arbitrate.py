@@ -15,19 +15,14 @@ from collections.abc import Sequence
 import math
 
 from scavenger_openstack.knobs import SWITCHES
-from scavenger_openstack.types import Cap
-from scavenger_openstack.types import format_cpus
-from scavenger_openstack.types import Knob
-from scavenger_openstack.types import KnobKey
-from scavenger_openstack.types import parse_cpus
-from scavenger_openstack.types import Value
+from scavenger_openstack import types
 
 SLACK = 0.02
 """Loosening by less than this share is not worth a write.  Ours: demand
 changes a little all the time, and each loosening invites the next one."""
 
 
-def tightest(knob: Knob, values: Sequence[Value]) -> Value:
+def tightest(knob: types.Knob, values: Sequence[types.Value]) -> types.Value:
     """The value that satisfies every claim on a knob.
 
     Numbers: the least.  ``cpu_idle`` and ``paused``: the greatest.
@@ -37,21 +32,22 @@ def tightest(knob: Knob, values: Sequence[Value]) -> Value:
     :raises ValueError: no values, a number that is not a number, or a text
         that is not a CPU list.
     """
-    if knob is Knob.CPU_SET:
-        sets = [parse_cpus(str(value)) for value in values]
+    if knob is types.Knob.CPU_SET:
+        sets = [types.parse_cpus(str(value)) for value in values]
         if not sets:
             raise ValueError('no values')
         common = frozenset.intersection(*sets)
-        return format_cpus(common) or min(
-            (len(cpus), format_cpus(cpus)) for cpus in sets)[1]
+        return types.format_cpus(common) or min(
+            (len(cpus), types.format_cpus(cpus)) for cpus in sets)[1]
     numbers = [float(value) for value in values]
     if any(math.isnan(number) for number in numbers):
         raise ValueError('not a number')
     return max(numbers) if knob in SWITCHES else min(numbers)
 
 
-def worth_writing(knob: Knob, current: Value | None, wanted: Value,
-                  slack: float = SLACK, *, dear: bool = False) -> bool:
+def worth_writing(knob: types.Knob, current: types.Value | None,
+                  wanted: types.Value, slack: float = SLACK, *,
+                  dear: bool = False) -> bool:
     """Whether ``wanted`` should replace ``current`` on a knob.
 
     Tightening always, unless each write is ``dear``; then, as loosening, a
@@ -62,19 +58,20 @@ def worth_writing(knob: Knob, current: Value | None, wanted: Value,
     if current is None:
         return True
     if isinstance(current, str) or isinstance(wanted, str):
-        return parse_cpus(str(current)) != parse_cpus(str(wanted))
+        return types.parse_cpus(str(current)) != types.parse_cpus(str(wanted))
     if knob in SWITCHES:
         return current != wanted
     return (wanted < (current * (1 - slack) if dear else current)
             or wanted > current * (1 + slack))
 
 
-def arbitrate(wishes: Iterable[Cap],
-              originals: Mapping[KnobKey, Value | None],
-              floors: Mapping[str, Mapping[Knob, float]], *,
-              overrides: Mapping[KnobKey, Cap | None] | None = None,
+def arbitrate(wishes: Iterable[types.Cap],
+              originals: Mapping[types.KnobKey, types.Value | None],
+              floors: Mapping[str, Mapping[types.Knob, float]], *,
+              overrides: Mapping[types.KnobKey, types.Cap | None] | None
+              = None,
               exempt: Collection[str] = frozenset(),
-              stopped: bool = False) -> dict[KnobKey, Cap]:
+              stopped: bool = False) -> dict[types.KnobKey, types.Cap]:
     """The caps that should be in force, one per workload and knob.
 
     Kill switch (``stopped``) > the operator's override > exemption > the
@@ -93,8 +90,8 @@ def arbitrate(wishes: Iterable[Cap],
     """
     if stopped:
         return {}
-    chosen: dict[KnobKey, Cap] = {}
-    sets: dict[KnobKey, list[Cap]] = {}
+    chosen: dict[types.KnobKey, types.Cap] = {}
+    sets: dict[types.KnobKey, list[types.Cap]] = {}
     for wish in wishes:
         workload, knob, value, _, _ = wish
         if workload in exempt:
@@ -102,7 +99,7 @@ def arbitrate(wishes: Iterable[Cap],
         key = (workload, knob)
         other = chosen.get(key)
         if other is not None:
-            if knob is Knob.CPU_SET:
+            if knob is types.Knob.CPU_SET:
                 # Taken in pairs, their order would decide.
                 if _sound(knob, value):
                     sets.setdefault(key, [other]).append(wish)
@@ -119,12 +116,12 @@ def arbitrate(wishes: Iterable[Cap],
                 chosen.pop(key, None)
             elif _sound(key[1], cap.value):
                 chosen[key] = cap
-    result: dict[KnobKey, Cap] = {}
+    result: dict[types.KnobKey, types.Cap] = {}
     for key, cap in chosen.items():
         workload, knob = key
         value = cap[2]
         original = originals.get(key)
-        if knob is Knob.CPU_SET:
+        if knob is types.Knob.CPU_SET:
             if original is not None:
                 within = _within(str(value), str(original))
                 if within is None:
@@ -147,39 +144,40 @@ def arbitrate(wishes: Iterable[Cap],
     return result
 
 
-def in_effect(originals: Mapping[KnobKey, Value | None],
-              online: Collection[int]) -> Mapping[KnobKey, Value | None]:
+def in_effect(originals: Mapping[types.KnobKey, types.Value | None],
+              online: Collection[int]
+              ) -> Mapping[types.KnobKey, types.Value | None]:
     """``originals`` without the sets of cgroups that have no CPU online.
 
     Such a set limits nothing: the kernel lets the group run on the CPUs of
     its parent.  What the group goes back to is not changed by that.
     """
     gone = [key for key, value in originals.items()
-            if key[1] is Knob.CPU_SET and key[0].startswith('/')
+            if key[1] is types.Knob.CPU_SET and key[0].startswith('/')
             and _all_offline(str(value or ''), online)]
     return {**originals, **dict.fromkeys(gone)} if gone else originals
 
 
-def _sound(knob: Knob, value: Value) -> bool:
-    if knob is not Knob.CPU_SET:
+def _sound(knob: types.Knob, value: types.Value) -> bool:
+    if knob is not types.Knob.CPU_SET:
         return not isinstance(value, str) and 0 <= value < math.inf
     try:
-        return bool(parse_cpus(str(value)))
+        return bool(types.parse_cpus(str(value)))
     except ValueError:
         return False
 
 
-def _tighter(cap: Cap, other: Cap) -> Cap:
+def _tighter(cap: types.Cap, other: types.Cap) -> types.Cap:
     if not _sound(other.knob, other.value):
         return cap
     return (cap if tightest(cap.knob, (cap.value, other.value)) == cap.value
             else other)
 
 
-def _meet(claims: Sequence[Cap]) -> Cap:
+def _meet(claims: Sequence[types.Cap]) -> types.Cap:
     """One CPU set out of several: the claim that satisfies all, if one
     does, else what they share."""
-    value = tightest(Knob.CPU_SET, [claim.value for claim in claims])
+    value = tightest(types.Knob.CPU_SET, [claim.value for claim in claims])
     for claim in claims:
         if claim.value == value:
             return claim
@@ -191,7 +189,7 @@ def _meet(claims: Sequence[Cap]) -> Cap:
 
 def _all_offline(text: str, online: Collection[int]) -> bool:
     try:
-        own = parse_cpus(text)
+        own = types.parse_cpus(text)
     except ValueError:
         return False
     return bool(own and online) and own.isdisjoint(online)
@@ -204,10 +202,10 @@ def _within(wanted: str, original: str) -> str | None:
     empty or unreadable original is no limit.
     """
     try:
-        own = parse_cpus(original)
+        own = types.parse_cpus(original)
     except ValueError:
         return wanted
     if not own:
         return wanted
-    both = parse_cpus(wanted) & own
-    return None if not both or both == own else format_cpus(both)
+    both = types.parse_cpus(wanted) & own
+    return None if not both or both == own else types.format_cpus(both)

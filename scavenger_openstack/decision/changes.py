@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
-
 """What changed from one decision to the next.
 
-A recording holds these changes and a replay tells them, so that both can be
-compared line by line.
+A recording holds these changes and a replay prints them, so that both can be
+compared line by line.  What counts as a change is decided in :mod:`.events`.
 """
 
 from __future__ import annotations
@@ -18,7 +16,8 @@ from typing import TypeVar
 
 from scavenger_openstack.algorithms.signals import KNOB_TO_LIMIT
 from scavenger_openstack.decision.settle import Decided
-from scavenger_openstack import grounds
+from scavenger_openstack.events import incident_changed
+from scavenger_openstack.events import limit_changed
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Incident
@@ -51,11 +50,11 @@ class Changed(NamedTuple):
 
 def of_caps(before: Mapping[K, Cap], after: Mapping[K, Cap],
             ) -> dict[K, Cap | None]:
-    """Caps whose value or owner differs; a new reason alone is no change."""
+    """Return the caps that changed, ``None`` for one that has gone."""
     changed: dict[K, Cap | None] = {}
     for key, cap in after.items():
         old = before.get(key)
-        if old is None or old[2] != cap[2] or old[3] != cap[3]:
+        if old is None or limit_changed(old, cap):
             changed[key] = cap
     for key in before:
         if key not in after:
@@ -66,18 +65,14 @@ def of_caps(before: Mapping[K, Cap], after: Mapping[K, Cap],
 def of_incidents(before: Mapping[tuple[str, str], Incident],
                  after: Mapping[tuple[str, str], Incident],
                  ) -> tuple[IncidentChange, ...]:
-    """Incidents by controller and id that began, changed or ended.
-
-    A change is one of cause, antagonists, action, outcome or, materially,
-    of grounds: the numbers of an open incident move all the time.
-    """
-    told = [IncidentChange(key[0], incident, False)
-            for key, incident in after.items()
-            if key not in before or has_changed(before[key], incident)]
-    told += [IncidentChange(key[0], incident, True)
-             for key, incident in before.items()
-             if key not in after]
-    return tuple(told)
+    """Return the incidents by controller and id that began, changed or
+    ended: the numbers of an open incident move all the time."""
+    return (*(IncidentChange(key[0], incident, False)
+              for key, incident in after.items()
+              if key not in before
+              or incident_changed(before[key], incident)),
+            *(IncidentChange(key[0], incident, True)
+              for key, incident in before.items() if key not in after))
 
 
 class Changes:
@@ -89,18 +84,18 @@ class Changes:
         self.incidents: Mapping[tuple[str, str], Incident] = {}
 
     def of(self, decided: Decided) -> Changed:
-        """What is different now from the last decision."""
+        """Return what is different now from the last decision."""
         would = would_by_key(decided.would)
         incidents = incidents_by_key(decided.decisions)
         changed = Changed(of_caps(self.wanted, decided.wanted),
                           of_caps(self.would, would),
                           of_incidents(self.incidents, incidents))
         self.wanted, self.would = decided.wanted, would
-        # Grounds are compared with those that were told: they drift.
-        told = {(incident.controller, incident.incident.id)
+        # Grounds are compared with those of the last change: they drift.
+        keys = {(incident.controller, incident.incident.id)
                 for incident in changed.incidents}
         self.incidents = {
-            key: incident if key in told
+            key: incident if key in keys
             or incident.grounds is self.incidents[key].grounds
             else dataclasses.replace(
                 incident, grounds=self.incidents[key].grounds)
@@ -108,7 +103,8 @@ class Changes:
         return changed
 
     def of_none(self) -> Changed:
-        """Nothing could be decided, and nothing may be limited."""
+        """Return what changes where nothing could be decided, and nothing
+        may be limited."""
         changed = Changed(of_caps(self.wanted, {}))
         self.wanted = {}
         return changed
@@ -125,28 +121,29 @@ def incidents_by_key(decisions: Mapping[str, Decision],
             for incident in decision.incidents}
 
 
-def told_incidents(decided: Decided) -> dict[tuple[str, str], Incident]:
-    """As :func:`incidents_by_key`, for operators: an action names those that
-    are limited, and says so where none is.
+def reported_incidents(decided: Decided) -> dict[tuple[str, str], Incident]:
+    """Return incidents as :func:`incidents_by_key`, for operators: an action
+    names the workloads that are limited, and has that none is.
 
-    Controllers do not know of that, and recordings hold what they said.
+    Controllers do not know of that, and recordings hold their incidents.
     """
     return {
         key: incident if not incident.action.startswith(LIMIT)
-        else dataclasses.replace(incident, action=_told_action(
+        else dataclasses.replace(incident, action=_reported_action(
             decided, key[0], incident))
         for key, incident in incidents_by_key(decided.decisions).items()}
 
 
 def knob_of(incident: Incident) -> Knob | None:
-    """The knob that answers an incident; ``None`` where that is not known."""
+    """Return the knob that answers an incident, ``None`` where it is not
+    known."""
     knob = KNOB_TO_LIMIT.get(incident.signal)
     name = incident.signal.partition(' ')[0]    # of a device, perhaps
     return (knob if knob is not None
             else Knob(name) if name in set(Knob) else None)
 
 
-def _told_action(decided: Decided, controller: str, incident: Incident
+def _reported_action(decided: Decided, controller: str, incident: Incident
                  ) -> str:
     knob = knob_of(incident)
     if controller in decided.observed or (
@@ -157,14 +154,3 @@ def _told_action(decided: Decided, controller: str, incident: Incident
         knob is None or (name, knob) not in decided.unlimited)]
     return (LIMIT + ', '.join(limited) if limited
             else WOULD + incident.action)
-
-
-def has_changed(before: Incident, now: Incident) -> bool:
-    """Whether more than the numbers of an incident differ."""
-    return (_gist(before) != _gist(now)
-            or grounds.differ(before.grounds, now.grounds))
-
-
-def _gist(incident: Incident) -> tuple[object, ...]:
-    return (incident.cause, frozenset(incident.antagonists), incident.action,
-            incident.outcome)

@@ -31,15 +31,7 @@ from scavenger_openstack.decision import memory_shortage
 from scavenger_openstack.decision import orders as orders_
 from scavenger_openstack.decision import rates as rates_
 from scavenger_openstack.decision.settle import Proposal
-from scavenger_openstack.types import Action
-from scavenger_openstack.types import Cap
-from scavenger_openstack.types import Decision
-from scavenger_openstack.types import HostSample
-from scavenger_openstack.types import Knob
-from scavenger_openstack.types import KnobKey
-from scavenger_openstack.types import Mode
-from scavenger_openstack.types import Priority
-from scavenger_openstack.types import Rates
+from scavenger_openstack import types
 
 FAULT_REST_S = 60.0
 """A detector that failed is not asked for so long."""
@@ -71,14 +63,14 @@ class Decider:
     :param limited: the knobs that may be set; caps on others are only shown
     """
 
-    def __init__(self, controllers: Iterable[tuple[Controller, Mode]],
-                 limited: Collection[Knob] = tuple(Knob)) -> None:
+    def __init__(self, controllers: Iterable[tuple[Controller, types.Mode]],
+                 limited: Collection[types.Knob] = tuple(types.Knob)) -> None:
         self._limited = frozenset(limited)
-        self._shown_only = frozenset(Knob) - self._limited
+        self._shown_only = frozenset(types.Knob) - self._limited
         self.controllers = [(controller, mode)
                             for controller, mode in controllers
-                            if mode is not Mode.OFF]
-        self._previous: HostSample | None = None
+                            if mode is not types.Mode.OFF]
+        self._previous: types.HostSample | None = None
         self._pauses = memory_shortage.Pauses()
         self._linger = linger.Linger()
         self._failed: dict[str, tuple[float, str]] = {}
@@ -90,7 +82,7 @@ class Decider:
                 for controller, _ in self.controllers}
 
     def state(self) -> dict[str, Any]:
-        """What the controllers keep over a restart, by name."""
+        """Return what the controllers keep over a restart, by name."""
         return {controller.name: controller.state()
                 for controller, _ in self.controllers}
 
@@ -108,11 +100,11 @@ class Decider:
         """The next sample is to be compared with none."""
         self._previous = None
 
-    def propose(self, sample: HostSample, *, held_back: bool = False,
+    def propose(self, sample: types.HostSample, *, held_back: bool = False,
                 orders: orders_.Orders = orders_.NONE,
-                taken: Collection[KnobKey] = (),
+                taken: Collection[types.KnobKey] = (),
                 unmet: Mapping[str, int] = {},
-                pending: Collection[KnobKey] = ()) -> Proposal:
+                pending: Collection[types.KnobKey] = ()) -> Proposal:
         """Ask every controller, by what happened since the sample before.
 
         :param held_back: nothing may be limited now
@@ -129,34 +121,36 @@ class Decider:
                                  reset=reset, taken=taken, unmet=unmet,
                                  pending=pending)
 
-    def propose_from(self, rates: Rates, *, held_back: bool = False,
+    def propose_from(self, rates: types.Rates, *, held_back: bool = False,
                      orders: orders_.Orders = orders_.NONE,
-                     reset: bool = False, taken: Collection[KnobKey] = (),
+                     reset: bool = False,
+                     taken: Collection[types.KnobKey] = (),
                      unmet: Mapping[str, int] = {},
-                     pending: Collection[KnobKey] = ()) -> Proposal:
-        """As :meth:`propose`, where the rates are known already."""
-        decisions: dict[str, Decision] = {}
+                     pending: Collection[types.KnobKey] = ()) -> Proposal:
+        """Propose as :meth:`propose` does, where the rates are known
+        already."""
+        decisions: dict[str, types.Decision] = {}
         faults: dict[str, Exception] = {}
-        wishes: list[Cap] = []
-        would: list[Cap] = []
+        wishes: list[types.Cap] = []
+        would: list[types.Cap] = []
         observed: set[str] = set()
-        mode: Mode
+        mode: types.Mode
         for controller, mode in self.controllers:
             decision = self._ask(controller, rates, faults, orders)
             if orders.modes:
                 mode = orders_.mode(controller.name, mode, orders)
-                if mode is Mode.OFF:    # it still learns
-                    decision = Decision()
+                if mode is types.Mode.OFF:    # it still learns
+                    decision = types.Decision()
                     self._linger.reset(controller.name)
             decisions[controller.name] = decision
-            caps: Sequence[Cap] = decision.caps
+            caps: Sequence[types.Cap] = decision.caps
             if is_detector(controller):
                 caps = _of_background(caps, rates) if caps else caps
             else:
                 caps = self._linger.caps(
                     controller.name, decision, rates,
-                    are_set=mode is Mode.ENFORCE and not held_back)
-            if mode is not Mode.ENFORCE:
+                    are_set=mode is types.Mode.ENFORCE and not held_back)
+            if mode is not types.Mode.ENFORCE:
                 observed.add(controller.name)
                 would.extend(caps)
             elif not self._shown_only:
@@ -172,7 +166,7 @@ class Decider:
             self._pauses.clear()
         resolved = orders_.Resolved() if held_back else orders_.resolve(
             rates.time_s, rates, orders, self._limited, taken)
-        kills: Sequence[Action] = ()
+        kills: Sequence[types.Action] = ()
         if unmet or self._pauses.caps:
             kills = self._pauses.follow(rates, decisions, wishes, resolved,
                                         unmet, pending)
@@ -185,9 +179,9 @@ class Decider:
                 ask for decision in decisions.values()
                 for ask in decision.asks)))
 
-    def _ask(self, controller: Controller, rates: Rates,
+    def _ask(self, controller: Controller, rates: types.Rates,
              faults: dict[str, Exception], orders: orders_.Orders
-             ) -> Decision:
+             ) -> types.Decision:
         """One controller's decision.
 
         A detector must not take the regulators down with it: one that fails
@@ -209,12 +203,13 @@ class Decider:
                 faults[name] = exc
                 what = f'{type(exc).__name__}: {exc}'
                 self._failed[name] = now, what
-        return Decision(facts={'fault': what})
+        return types.Decision(facts={'fault': what})
 
 
-def _of_background(caps: Iterable[Cap], rates: Rates) -> list[Cap]:
+def _of_background(caps: Iterable[types.Cap], rates: types.Rates
+                   ) -> list[types.Cap]:
     """The caps without those of foreground workloads: a detector may name
     one as an antagonist, and none is ever limited."""
     foreground = {rated.workload.id for rated in rates.workloads
-                  if rated.workload.priority is Priority.FOREGROUND}
+                  if rated.workload.priority is types.Priority.FOREGROUND}
     return [cap for cap in caps if cap.workload not in foreground]

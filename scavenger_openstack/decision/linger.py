@@ -17,23 +17,18 @@ from collections.abc import Mapping
 import dataclasses
 import math
 
-from scavenger_openstack.algorithms.stay import HoldTimes
-from scavenger_openstack.algorithms.stay import Stay
-from scavenger_openstack.types import Cap
-from scavenger_openstack.types import Decision
-from scavenger_openstack.types import Knob
-from scavenger_openstack.types import KnobKey
-from scavenger_openstack.types import Priority
-from scavenger_openstack.types import Rates
+from scavenger_openstack.algorithms.back_off import HoldTimes
+from scavenger_openstack.algorithms.back_off import Stay
+from scavenger_openstack import types
 
-HOLD_TIMES: Mapping[Knob, HoldTimes] = {
+HOLD_TIMES: Mapping[types.Knob, HoldTimes] = {
     # It costs background work CPU time that nothing else needs.
-    Knob.CPU_CORES: HoldTimes(10.0, 60.0),
+    types.Knob.CPU_CORES: HoldTimes(10.0, 60.0),
     # These cost little while nothing is short.
-    Knob.CPU_IDLE: HoldTimes(60.0, 900.0),
-    Knob.IO_OPS_PER_S: HoldTimes(60.0, 900.0),
-    Knob.IO_BYTES_PER_S: HoldTimes(60.0, 900.0),
-    Knob.EGRESS_BYTES_PER_S: HoldTimes(60.0, 900.0)}
+    types.Knob.CPU_IDLE: HoldTimes(60.0, 900.0),
+    types.Knob.IO_OPS_PER_S: HoldTimes(60.0, 900.0),
+    types.Knob.IO_BYTES_PER_S: HoldTimes(60.0, 900.0),
+    types.Knob.EGRESS_BYTES_PER_S: HoldTimes(60.0, 900.0)}
 """By knob.  Not memory, for whose limits workloads are paused or killed; not
 CPU sets, which follow what is pinned; not pauses."""
 
@@ -43,7 +38,7 @@ class _HeldLimit:
     """The last value of a limit that is or was wanted; of one that is not,
     when its workload was made."""
 
-    cap: Cap
+    cap: types.Cap
     stay: Stay
     created_s: float = 0.0
 
@@ -52,17 +47,18 @@ class Linger:
     """The limits of the regulators, from one tick to the next."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, bool], dict[KnobKey, _HeldLimit]] = {}
-        self._rates = self._before = Rates(-math.inf, 0.0, ())
+        self._kept: dict[tuple[str, bool],
+                         dict[types.KnobKey, _HeldLimit]] = {}
+        self._rates = self._before = types.Rates(-math.inf, 0.0, ())
 
     def reset(self, name: str) -> None:
         """Let the limits of a regulator go that it does not want."""
         for set_ in False, True:
             self._kept.pop((name, set_), None)
 
-    def caps(self, name: str, decision: Decision, rates: Rates, *,
-             are_set: bool) -> tuple[Cap, ...]:
-        """What a regulator wants, and what it wanted a while ago.
+    def caps(self, name: str, decision: types.Decision, rates: types.Rates, *,
+             are_set: bool) -> tuple[types.Cap, ...]:
+        """Return what a regulator wants, and what it wanted a while ago.
 
         What was only shown then is not set now because of that.
 
@@ -90,8 +86,9 @@ class Linger:
         return (*decision.caps, *self._left(
             kept, kept.keys() - wanted, decision.removal_reasons))
 
-    def _left(self, kept: dict[KnobKey, _HeldLimit], left: Iterable[KnobKey],
-              removal_reasons: Mapping[KnobKey, str]) -> list[Cap]:
+    def _left(self, kept: dict[types.KnobKey, _HeldLimit],
+              left: Iterable[types.KnobKey],
+              removal_reasons: Mapping[types.KnobKey, str]) -> list[types.Cap]:
         """The limits that stay, of those that are not wanted."""
         now, present = self._rates.time_s, _present(self._rates)
         before = _present(self._before)
@@ -111,10 +108,10 @@ class Linger:
         return caps
 
 
-def _present(rates: Rates) -> dict[str, float]:
-    """When each background workload was made; 0 for groups of some."""
+def _present(rates: types.Rates) -> dict[str, float]:
+    """Return when each background workload was made; 0 for groups of some."""
     background = [rated.workload for rated in rates.workloads
-                  if rated.workload.priority is Priority.BACKGROUND]
+                  if rated.workload.priority is types.Priority.BACKGROUND]
     return {**{workload.group: 0.0 for workload in background
                if workload.group},
             **{workload.id: workload.created_s for workload in background}}

@@ -13,19 +13,12 @@ from collections.abc import Sequence
 import math
 
 from scavenger_openstack.algorithms.scavenger import scavenger
-from scavenger_openstack.decision import orders as orders_
-from scavenger_openstack.types import Action
-from scavenger_openstack.types import Cap
-from scavenger_openstack.types import Decision
-from scavenger_openstack.types import Knob
-from scavenger_openstack.types import KnobKey
-from scavenger_openstack.types import Priority
-from scavenger_openstack.types import Rates
-from scavenger_openstack.types import WorkloadRates
+from scavenger_openstack.decision.orders import Resolved
+from scavenger_openstack import types
 
 
 def pause_or_kill(unmet: Mapping[str, int], shortage: float,
-                  workloads: Sequence[WorkloadRates],
+                  workloads: Sequence[types.WorkloadRates],
                   ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Which to pause and which to kill when memory limits were refused.
 
@@ -40,7 +33,7 @@ def pause_or_kill(unmet: Mapping[str, int], shortage: float,
     tasks"); DESIGN 7.9.
     """
     present = {rated.workload.id for rated in workloads
-               if rated.workload.priority is Priority.BACKGROUND}
+               if rated.workload.priority is types.Priority.BACKGROUND}
     refused = [name for name, size in unmet.items()
                if name in present and size > 0]
     kill: list[str] = []
@@ -49,7 +42,7 @@ def pause_or_kill(unmet: Mapping[str, int], shortage: float,
             rated.workload.id)):
         if not (refused and shortage > 0):      # NaN is no shortage
             break
-        used = _known(rated)
+        used = _used_bytes(rated)
         if used and rated.workload.killable and rated.workload.id in present:
             kill.append(rated.workload.id)
             shortage -= used
@@ -60,21 +53,22 @@ class Pauses:
     """The workloads that are paused because a memory limit was refused."""
 
     def __init__(self) -> None:
-        self._paused: dict[str, Cap] = {}
+        self._paused: dict[str, types.Cap] = {}
         self._runs: dict[str, float] = {}
 
     @property
-    def caps(self) -> Sequence[Cap]:
-        """What pauses them."""
+    def caps(self) -> Sequence[types.Cap]:
+        """Return the caps that pause workloads."""
         return tuple(self._paused.values())
 
     def clear(self) -> None:
         self._paused.clear()
 
-    def follow(self, rates: Rates, decisions: Mapping[str, Decision],
-               wishes: Collection[Cap], resolved: orders_.Resolved,
-               unmet: Mapping[str, int], pending: Collection[KnobKey]
-               ) -> Sequence[Action]:
+    def follow(self, rates: types.Rates,
+               decisions: Mapping[str, types.Decision],
+               wishes: Collection[types.Cap], resolved: Resolved,
+               unmet: Mapping[str, int], pending: Collection[types.KnobKey]
+               ) -> Sequence[types.Action]:
         """Pause where memory could not be reclaimed; return the kills, which
         need the consent of the workload's parent.
 
@@ -89,9 +83,9 @@ class Pauses:
         """
         runs = {rated.workload.id: rated.workload.created_s
                 for rated in rates.workloads
-                if rated.workload.priority is Priority.BACKGROUND}
+                if rated.workload.priority is types.Priority.BACKGROUND}
         limited = {cap.workload for cap in wishes
-                   if cap.knob is Knob.MEMORY_BYTES
+                   if cap.knob is types.Knob.MEMORY_BYTES
                    and resolved.overrides.get(cap[:2]) is None
                    and cap.workload in runs}
         unmet = {workload: size for workload, size in unmet.items()
@@ -99,24 +93,24 @@ class Pauses:
         # What waits for the kernel stays as it is until that has answered.
         waiting = {workload: cap for workload, cap in self._paused.items()
                    if workload in limited
-                   and (workload, Knob.MEMORY_BYTES) in pending
+                   and (workload, types.Knob.MEMORY_BYTES) in pending
                    and runs[workload] == self._runs[workload]}
         pauses, kills = pause_or_kill(unmet, max(
             (decision.shortage_bytes for decision in decisions.values()),
             default=0.0), rates.workloads)
         self._paused = waiting | {
-            workload: Cap(workload, Knob.PAUSED, 1, scavenger.NAME,
-                          f'{unmet[workload]} bytes that the foreground '
-                          'needs could not be reclaimed')
+            workload: types.Cap(workload, types.Knob.PAUSED, 1, scavenger.NAME,
+                                f'{unmet[workload]} bytes that the foreground '
+                                'needs could not be reclaimed')
             for workload in pauses}
         self._runs = {workload: runs[workload] for workload in self._paused}
         why = (f'the foreground needs {sum(unmet.values())} bytes that '
                'could not be reclaimed')
-        return [Action(workload, 'kill', scavenger.NAME, why)
+        return [types.Action(workload, 'kill', scavenger.NAME, why)
                 for workload in kills if workload not in resolved.exempt]
 
 
-def _known(workload_rates: WorkloadRates) -> int:
+def _used_bytes(workload_rates: types.WorkloadRates) -> int:
     """Bytes that it is known to use; 0 for what is no such number."""
     used = workload_rates.memory_bytes
     return used if used is not None and 0 <= used < math.inf else 0

@@ -22,20 +22,12 @@ from scavenger_openstack.algorithms.cpi2.specs import Specs
 from scavenger_openstack.knobs import DEFAULT_FLOORS
 from scavenger_openstack.knobs import OF_GROUPS
 from scavenger_openstack.knobs import OVERRIDABLE
-from scavenger_openstack.types import Cap
-from scavenger_openstack.types import Floor
-from scavenger_openstack.types import Knob
-from scavenger_openstack.types import KnobKey
-from scavenger_openstack.types import Mode
-from scavenger_openstack.types import Priority
-from scavenger_openstack.types import Rates
-from scavenger_openstack.types import Value
-from scavenger_openstack.types import Workload
+from scavenger_openstack import types
 from scavenger_openstack.wire import fit
 
 OWNER = 'operator'
 
-_CAREFUL = (Mode.OFF, Mode.OBSERVE, Mode.ENFORCE)
+_CAREFUL = (types.Mode.OFF, types.Mode.OBSERVE, types.Mode.ENFORCE)
 
 
 class Override(NamedTuple):
@@ -48,8 +40,8 @@ class Override(NamedTuple):
     id: str
     workload: str
     instance: str
-    knob: Knob
-    value: Value | None
+    knob: types.Knob
+    value: types.Value | None
     reason: str
     until_s: float
 
@@ -71,7 +63,7 @@ class Overrides(tuple[Override, ...]):
 
     @functools.cached_property
     def ends_s(self) -> float:
-        """When the first of them ends, CLOCK_BOOTTIME."""
+        """The time at which the first of them ends, CLOCK_BOOTTIME."""
         return min((override.until_s for override in self), default=math.inf)
 
     @functools.cached_property
@@ -94,7 +86,7 @@ class ProfilingOrder(NamedTuple):
 
 
 class Orders(NamedTuple):
-    """All that operators ask of this host.
+    """The orders of operators for this host.
 
     ``stopped`` says why nothing may be limited, '' when it may.  ``modes`` are
     by controller; they make it more careful, never less.  ``parameters`` are
@@ -116,10 +108,10 @@ class Orders(NamedTuple):
     """
 
     stopped: str = ''
-    modes: Mapping[str, Mode] = {}
+    modes: Mapping[str, types.Mode] = {}
     parameters: Mapping[str, float | str] = {}
     foreground: frozenset[str] = frozenset()
-    background: Mapping[str, Floor] = {}
+    background: Mapping[str, types.Floor] = {}
     denied: frozenset[str] = frozenset()
     unless_flavor: frozenset[str] = frozenset()
     applications: Mapping[str, str] = {}
@@ -135,26 +127,26 @@ NONE = Orders()
 
 
 class Resolved(NamedTuple):
-    """What of the orders counts now.
+    """The orders that count now.
 
     ``overrides`` are as for :func:`.arbitrate.arbitrate`, ``exempt`` are ids
     of workloads and of groups, ``refused`` says of the other overrides, by
     ``override ID``, why they do not count.
     """
 
-    overrides: Mapping[KnobKey, Cap | None] = {}
+    overrides: Mapping[types.KnobKey, types.Cap | None] = {}
     exempt: frozenset[str] = frozenset()
     refused: Mapping[str, str] = {}
 
 
-def mode(name: str, own: Mode, orders: Orders) -> Mode:
+def mode(name: str, own: types.Mode, orders: Orders) -> types.Mode:
     """The mode of a controller: the more careful of its own and what an
     operator asks for."""
     return min(own, orders.modes.get(name, own), key=_CAREFUL.index)
 
 
-def refused_modes(own: Mapping[str, Mode], asked: Mapping[str, Mode]
-                  ) -> dict[str, str]:
+def refused_modes(own: Mapping[str, types.Mode],
+                  asked: Mapping[str, types.Mode]) -> dict[str, str]:
     """The modes that operators ask for and that are not followed, as ``mode
     NAME``, and why.
 
@@ -173,10 +165,10 @@ def refused_modes(own: Mapping[str, Mode], asked: Mapping[str, Mode]
     return refused
 
 
-def resolve(now: float, rates: Rates, orders: Orders,
-            limited: Collection[Knob] = tuple(Knob),
-            taken: Collection[KnobKey] = ()) -> Resolved:
-    """What of the orders counts.
+def resolve(now: float, rates: types.Rates, orders: Orders,
+            limited: Collection[types.Knob] = tuple(types.Knob),
+            taken: Collection[types.KnobKey] = ()) -> Resolved:
+    """Return the orders that count now.
 
     :param now: CLOCK_BOOTTIME in seconds
     :param limited: the knobs that may be set on this host
@@ -187,7 +179,7 @@ def resolve(now: float, rates: Rates, orders: Orders,
     workloads = [rated.workload for rated in rates.workloads]
     named = _by_name(workloads)
     overrides = orders.overrides
-    caps: dict[KnobKey, Cap | None] = {}
+    caps: dict[types.KnobKey, types.Cap | None] = {}
     refused = dict(overrides.without_target)
     if now >= overrides.ends_s:
         refused = {_name(override): refused[_name(override)]
@@ -215,7 +207,8 @@ def resolve(now: float, rates: Rates, orders: Orders,
     return Resolved(caps, exempt(workloads, orders), refused)
 
 
-def exempt(workloads: Iterable[Workload], orders: Orders) -> frozenset[str]:
+def exempt(workloads: Iterable[types.Workload], orders: Orders
+           ) -> frozenset[str]:
     """The ids of workloads that only an override may limit, and of groups
     that hold one."""
     if not orders.exempt:
@@ -227,10 +220,10 @@ def exempt(workloads: Iterable[Workload], orders: Orders) -> frozenset[str]:
         for name in (workload.id, _group(workload)))
 
 
-def _by_name(workloads: Iterable[Workload]
-             ) -> Mapping[tuple[str, bool], list[Workload]]:
+def _by_name(workloads: Iterable[types.Workload]
+             ) -> Mapping[tuple[str, bool], list[types.Workload]]:
     """Those that a name of an override may mean, by UUID if that is true."""
-    by_name: dict[tuple[str, bool], list[Workload]] = {}
+    by_name: dict[tuple[str, bool], list[types.Workload]] = {}
     for workload in workloads:
         for name in {fit.name(workload.id), fit.name(_group(workload))}:
             by_name.setdefault((name, False), []).append(workload)
@@ -243,7 +236,7 @@ def _name(override: Override) -> str:
     return f'override {override.id}'
 
 
-def _target(override: Override, workloads: Collection[Workload]
+def _target(override: Override, workloads: Collection[types.Workload]
             ) -> tuple[str, str]:
     """The id that an override is for, and why it is none."""
     if override.knob not in OVERRIDABLE:
@@ -262,23 +255,23 @@ def _target(override: Override, workloads: Collection[Workload]
     if len(targets) > 1:
         return '', (f'{len(targets)} cgroups of this host are reported by '
                     'this name; rename all but one')
-    if any(workload.priority is not Priority.BACKGROUND
+    if any(workload.priority is not types.Priority.BACKGROUND
            for workload in meant):
         return '', 'it is foreground, which is never limited'
     return targets.pop(), ''
 
 
-def _limited(knob: Knob, workload: Workload) -> str:
+def _limited(knob: types.Knob, workload: types.Workload) -> str:
     """The id of what a knob of a workload is set on."""
     return _group(workload) if knob in OF_GROUPS else workload.id
 
 
-def _group(workload: Workload) -> str:
+def _group(workload: types.Workload) -> str:
     return workload.group or workload.id
 
 
-def _cap(override: Override, value: Value, target: str,
-         workloads: Collection[Workload]) -> Cap:
+def _cap(override: Override, value: types.Value, target: str,
+         workloads: Collection[types.Workload]) -> types.Cap:
     reason = f'{override.reason} (override {override.id})'
     if override.knob not in OF_GROUPS and not isinstance(value, str):
         default = DEFAULT_FLOORS[override.knob]
@@ -287,4 +280,4 @@ def _cap(override: Override, value: Value, target: str,
         if value < floor:
             value, reason = floor, (f'{reason}; raised to the floor, '
                                     f'{floor:.15g}')
-    return Cap(target, override.knob, value, OWNER, reason)
+    return types.Cap(target, override.knob, value, OWNER, reason)

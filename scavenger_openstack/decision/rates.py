@@ -29,7 +29,8 @@ INFINITY = math.inf
 
 
 def grown(before: float | None, after: float | None) -> float | None:
-    """How much a counter grew; ``None`` if unknown or if it went back."""
+    """Return how much a counter grew; ``None`` if unknown or if it went
+    back."""
     if before is None or after is None:
         return None
     growth = after - before
@@ -125,12 +126,12 @@ def _before(prev: HostSample, cur: HostSample
     if ([sample[0] for sample in prev.workloads]
             == [sample[0] for sample in cur.workloads]):
         return prev.workloads       # as in nearly all ticks
-    known = {sample[0].id: sample for sample in prev.workloads}
-    return [known.get(sample[0].id) for sample in cur.workloads]
+    before = {sample[0].id: sample for sample in prev.workloads}
+    return [before.get(sample[0].id) for sample in cur.workloads]
 
 
 def rates(prev: HostSample | None, cur: HostSample) -> Rates:
-    """What happened on a host between ``prev`` and ``cur``.
+    """Return what happened on a host between ``prev`` and ``cur``.
 
     Without a ``prev`` of the same boot and of an earlier time there are
     gauges but no rates, and ``complete`` is false.  A workload that was not

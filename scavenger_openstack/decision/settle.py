@@ -11,19 +11,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from scavenger_openstack.decision import arbitrate
-from scavenger_openstack.decision import orders as orders_
-from scavenger_openstack.types import Action
-from scavenger_openstack.types import Ask
-from scavenger_openstack.types import Cap
-from scavenger_openstack.types import Decision
-from scavenger_openstack.types import Knob
-from scavenger_openstack.types import KnobKey
-from scavenger_openstack.types import Rates
-from scavenger_openstack.types import Value
+from scavenger_openstack.decision.orders import Resolved
+from scavenger_openstack import types
 
 
 class Proposal(NamedTuple):
-    """What the controllers ask for, before any knob is read.
+    """The wishes of the controllers, before any knob is read.
 
     ``wishes`` are the caps of those that enforce, and the pauses that follow
     from refused memory limits; ``would`` are the caps of controllers that
@@ -36,21 +29,21 @@ class Proposal(NamedTuple):
     ``asks``: of what direct evidence is to be gathered from now on.
     """
 
-    rates: Rates
-    decisions: Mapping[str, Decision]
+    rates: types.Rates
+    decisions: Mapping[str, types.Decision]
     faults: Mapping[str, Exception]
-    wishes: Sequence[Cap]
-    would: Sequence[Cap]
+    wishes: Sequence[types.Cap]
+    would: Sequence[types.Cap]
     observed: Collection[str]
-    resolved: orders_.Resolved
-    limited: Collection[Knob]
+    resolved: Resolved
+    limited: Collection[types.Knob]
     held_back: bool
     reset: bool
-    kills: Sequence[Action] = ()
-    asks: Collection[Ask] = ()
+    kills: Sequence[types.Action] = ()
+    asks: Collection[types.Ask] = ()
 
     @property
-    def caps(self) -> Sequence[Cap]:
+    def caps(self) -> Sequence[types.Cap]:
         """The caps whose knobs are to be read: what is wished, then what
         operators ask for."""
         overrides = self.resolved.overrides
@@ -59,25 +52,25 @@ class Proposal(NamedTuple):
 
 
 class FastLoopState(NamedTuple):
-    """What the fast loop does now; nothing while it does not run.
+    """The sets and floors of the fast loop; nothing while it does not run.
 
     ``sets`` are the groups whose CPU set only it writes, ``floors`` what it
     asks the slow loop for.  Source: DESIGN 7.7.
     """
 
     sets: tuple[str, ...] = ()
-    floors: tuple[Cap, ...] = ()
+    floors: tuple[types.Cap, ...] = ()
 
     @property
-    def keys(self) -> frozenset[KnobKey]:
-        return frozenset((group, Knob.CPU_SET) for group in self.sets)
+    def keys(self) -> frozenset[types.KnobKey]:
+        return frozenset((group, types.Knob.CPU_SET) for group in self.sets)
 
 
 NO_FAST_LOOP = FastLoopState()
 
 
 class Decided(NamedTuple):
-    """What one tick decided, and from what.
+    """The decision of one tick, and what it was made from.
 
     ``wanted`` are the caps that should be in force.  ``would`` are the
     caps of controllers that observe; of all, while nothing may be limited.
@@ -87,20 +80,21 @@ class Decided(NamedTuple):
     wants no limit, came of the operators' orders.
     """
 
-    rates: Rates
-    decisions: Mapping[str, Decision]
-    would: Sequence[Cap]
+    rates: types.Rates
+    decisions: Mapping[str, types.Decision]
+    would: Sequence[types.Cap]
     observed: Collection[str]
-    limited: Collection[Knob]
+    limited: Collection[types.Knob]
     fast: FastLoopState
-    originals: Mapping[KnobKey, Value | None]
-    wanted: Mapping[KnobKey, Cap]
+    originals: Mapping[types.KnobKey, types.Value | None]
+    wanted: Mapping[types.KnobKey, types.Cap]
     exempt: Collection[str] = frozenset()
     refused: Mapping[str, str] = {}
-    unlimited: Collection[KnobKey] = ()
+    unlimited: Collection[types.KnobKey] = ()
 
 
-def settle(proposal: Proposal, originals: Mapping[KnobKey, Value | None],
+def settle(proposal: Proposal,
+           originals: Mapping[types.KnobKey, types.Value | None],
            fast: FastLoopState = NO_FAST_LOOP) -> Decided:
     """Return what should be in force.
 

@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
-from scavenger_openstack.agent import status
+from scavenger_openstack.agent.events import sentences
 from scavenger_openstack import amounts
 from scavenger_openstack.demo import play
 from scavenger_openstack.demo import service
+from scavenger_openstack.events import incident_event
 from scavenger_openstack import text as text_
 from scavenger_openstack import types
 from scavenger_openstack.wire import json_fields
@@ -90,8 +91,9 @@ def summary(record: Mapping[str, Any], knobs_left: Sequence[str] | None
         'moments': {name: record[name] for name in (
             'hog_s', 'agent_s', 'limited_s', 'managed_s', 'end_s')}
         | {'named_s': named_s},
-        'incidents': [status.of_incident(incident)
-                      for incident in _incidents(record)],
+        'incidents': [sentences.of_incident(incident_event(
+            0.0, 'changed', '', incident, 0.0))
+            for incident in _incidents(record)],
         'antagonists': listing(record), 'problems': record['problems'],
         'knobs_left': list(knobs_left or ()),
         'criteria': [{'name': name, 'outcome': PASSED if holds else FAILED}

@@ -369,7 +369,7 @@ class Host:
         if (self._domains is None and not self._without_libvirt
                 and conf_host.libvirt_uri(self._conf)):
             self._always[:] = [_LIBVIRT_CAME]
-        if self._network is not None and self._links.look():
+        if self._network is not None and self._links.refresh():
             self._network.follow_links(self._links.now)
             self._prerequisites.links = bool(self._links.now)
 

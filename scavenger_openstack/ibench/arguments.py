@@ -33,7 +33,7 @@ class Level(NamedTuple):
 
 
 class Surroundings(NamedTuple):
-    """What the caller chose for the kernels of a run.
+    """The caller's choices for the kernels of a run.
 
     :ivar size_bytes: what 100 % is of, or the footprint of a bandwidth SoI,
         in place of what this host has
@@ -50,7 +50,7 @@ class Surroundings(NamedTuple):
 
 
 class Start(NamedTuple):
-    """How a kernel is started.
+    """The command and settings that a kernel is started with.
 
     :ivar words: its KEY=VALUE arguments, without levels
     :ivar whole: what 100 % is of, with its size

@@ -27,7 +27,8 @@ CHECK_S = 0.1
 
 
 def cache_directory() -> pathlib.Path:
-    """Where the compiled program is kept: the user's cache directory."""
+    """Return where the compiled program is kept: the user's cache
+    directory."""
     home = os.environ.get('XDG_CACHE_HOME')
     if not home or not os.path.isabs(home):
         home = os.path.expanduser('~/.cache')
@@ -127,7 +128,7 @@ def build(sources: pathlib.Path = SOURCES,
 
 
 def _key(sources: pathlib.Path) -> str:
-    """What the program depends on, as a hash."""
+    """Return what the program depends on, as a hash."""
     files = sorted([*sources.glob('*.c'), *sources.glob('*.h')])
     if not files:
         raise errors.ConfigError(f'{sources} has no C files: the package is '

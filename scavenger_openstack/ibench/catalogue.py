@@ -17,7 +17,7 @@ from scavenger_openstack import errors
 
 
 class Kind(enum.StrEnum):
-    """What the intensity is a share of."""
+    """The quantity that the intensity is a share of."""
 
     CAPACITY = 'capacity'
     BANDWIDTH = 'bandwidth'
@@ -25,7 +25,7 @@ class Kind(enum.StrEnum):
 
 
 class Meter(enum.StrEnum):
-    """What measures the effect of an SoI, apart from the SoI itself."""
+    """The meter of an SoI's effect, apart from the SoI itself."""
 
     RESIDENT = 'resident memory'
     BLOCKS = 'blocks of the file'

@@ -23,7 +23,7 @@ from scavenger_openstack.ibench import geometry
 from scavenger_openstack.ibench.host import session
 from scavenger_openstack.ibench import interrupt as interrupt_
 from scavenger_openstack.ibench import options as options_
-from scavenger_openstack.ibench import progress as progress_
+from scavenger_openstack.ibench.progress import Progress
 from scavenger_openstack.ibench import report
 from scavenger_openstack.ibench import run
 from scavenger_openstack.ibench.validation import whole
@@ -209,7 +209,8 @@ def _play(options: argparse.Namespace, interrupt: interrupt_.Interrupt,
 
 def _share(chosen: arguments.Surroundings, number: int,
            jobs: Sequence[Job]) -> arguments.Surroundings:
-    """What one of several kernels has: a CPU in turn, its own order."""
+    """Return the part of one of several kernels: a CPU in turn, its own
+    order."""
     soi = jobs[number][0]
     if len(jobs) > 1 and soi.name != 'interconnect' and not chosen.threads:
         chosen = chosen._replace(
@@ -222,7 +223,7 @@ def _measure(host: run.Host, starts: Sequence[arguments.Start],
     """Measure each kernel alone, then run all together."""
     longest_s = max(sum(level.seconds for level in levels)
                     for _, levels in jobs)
-    bar = progress_.Progress(longest_s + run.CALIBRATE_S * len(jobs))
+    bar = Progress(longest_s + run.CALIBRATE_S * len(jobs))
     try:
         work = []
         rates: list[run.Event] = []

@@ -35,7 +35,7 @@ class Cache(NamedTuple):
 
 
 class Geometry(NamedTuple):
-    """What a CPU has.
+    """The caches, TLBs and ways of a CPU.
 
     :ivar caches: by ``l1i``, ``l1d``, ``l2``, ``llc``; what is missing is
         not readable here
@@ -63,7 +63,7 @@ class Geometry(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """How much memory there is, and what limits it."""
+    """The size of the memory, and what limits it."""
 
     total_bytes: int
     available_bytes: int
@@ -176,8 +176,8 @@ def _read_caches(directory: pathlib.Path) -> dict[str, Cache]:
 
 
 def _number(path: pathlib.Path) -> int | None:
-    """What a file holds; 0, as for a cache without ways, and what cannot be
-    read are None."""
+    """Return the number in a file; 0, as for a cache without ways, and what
+    cannot be read are None."""
     try:
         return int(path.read_text()) or None
     except (OSError, ValueError):

@@ -34,7 +34,7 @@ class Progress:
         self._show(self._count / self._total, words)
 
     def skip_to(self, count: int) -> None:
-        """So many steps are done."""
+        """Count so many steps as done."""
         self._count = count
 
     def end(self) -> None:

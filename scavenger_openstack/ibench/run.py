@@ -25,8 +25,9 @@ from typing import Protocol
 from scavenger_openstack import errors
 from scavenger_openstack.ibench import arguments
 from scavenger_openstack.ibench import build
-from scavenger_openstack.ibench.host import cgroup as cgroup_
-from scavenger_openstack.ibench import interrupt as interrupt_
+from scavenger_openstack.ibench.host.cgroup import Cgroup
+from scavenger_openstack.ibench.interrupt import Interrupt
+from scavenger_openstack.ibench.interrupt import SLICE_S
 
 END_S = 5.0
 CALIBRATE_S = 0.2
@@ -40,28 +41,28 @@ Event = dict[str, Any]
 
 
 class Source(Protocol):
-    """What can be waited for until it can be read."""
+    """A source that can be waited for until it can be read."""
 
     def fileno(self) -> int:
         """Return its descriptor."""
 
 
 class Host(NamedTuple):
-    """Where kernels run.
+    """The host and CPUs that kernels run on.
 
     :ivar program: the one with all kernels
     :ivar enter: words before it, which enter a network namespace
     """
 
     program: pathlib.Path
-    interrupt: interrupt_.Interrupt
-    cgroup: cgroup_.Cgroup | None = None
+    interrupt: Interrupt
+    cgroup: Cgroup | None = None
     enter: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass
 class Result:
-    """What a kernel reported.
+    """The report of a kernel.
 
     :ivar calibrated: its rates alone; None where they were given
     :ivar levels: the last report of each level, in order
@@ -159,7 +160,7 @@ class Kernel:
         end_process(self.process)
 
 
-def start_process(command: Sequence[str], cgroup: cgroup_.Cgroup | None,
+def start_process(command: Sequence[str], cgroup: Cgroup | None,
                   cpus: Iterable[int] = (), *,
                   stdout: int | None = subprocess.PIPE,
                   stderr: int | None = subprocess.PIPE
@@ -204,14 +205,14 @@ def end_process(process: subprocess.Popen[bytes]) -> None:
 
 
 def wait_serving(process: subprocess.Popen[bytes],
-                 interrupt: interrupt_.Interrupt) -> None:
+                 interrupt: Interrupt) -> None:
     """Wait until a remote end says that it listens.
 
     :raises ConfigError: it cannot; its sentence.
     :raises Interrupted: a signal came.
     """
     assert process.stdout is not None and process.stderr is not None
-    while not select.select([process.stdout], [], [], interrupt_.SLICE_S)[0]:
+    while not select.select([process.stdout], [], [], SLICE_S)[0]:
         interrupt.check()
     if not process.stdout.readline():
         raise errors.ConfigError(
@@ -220,7 +221,7 @@ def wait_serving(process: subprocess.Popen[bytes],
 
 
 def _sentence(text: bytes) -> str:
-    """What a kernel wrote to standard error, in one line."""
+    """Return what a kernel wrote to standard error, in one line."""
     return ' '.join(text.decode('utf-8', 'replace').split()).removeprefix(
         f'{build.PROGRAM}: ')
 
@@ -262,7 +263,7 @@ def level_words(levels: Sequence[arguments.Level], *,
 def play(host: Host, jobs: Sequence[tuple[arguments.Start, Sequence[str]]],
          *, on_event: Callable[[Kernel, Event], None] | None = None,
          on_turn: Callable[[Sequence[Kernel]], bool | None] | None = None,
-         turn_s: float = interrupt_.SLICE_S,
+         turn_s: float = SLICE_S,
          wake: Source | None = None) -> list[Result]:
     """Run kernels beside each other until each has ended, or ``on_turn``
     ends them.

@@ -21,9 +21,9 @@ from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.decision import rates as rates_
 from scavenger_openstack import errors
 from scavenger_openstack.knobs import DEFAULT_FLOORS
-from scavenger_openstack.laboratory.inline_executor import InlineExecutor
-from scavenger_openstack.laboratory.isolation import SimulatedIsolation
-from scavenger_openstack.laboratory.leases import SimulatedLeases
+from scavenger_openstack.laboratory.agent_parts import InlineExecutor
+from scavenger_openstack.laboratory.agent_parts import SimulatedIsolation
+from scavenger_openstack.laboratory.agent_parts import SimulatedLeases
 from scavenger_openstack.simulator.driver import GROUP
 from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.simulator.scenario import Drawn
@@ -60,7 +60,7 @@ class Policy:
     :param allocation: constant limits that are set at the start
     :param background: without it the foreground is alone
     :param paper: the detector of a paper that sets limits, by its name in
-        :data:`.detection.PAPERS`; its limits keep no floors, of which the
+        :data:`.papers.PAPERS`; its limits keep no floors, of which the
         papers have none
     """
 
@@ -94,7 +94,7 @@ POLICIES: Mapping[str, Policy] = {
 
 
 class Outcome(NamedTuple):
-    """How each tenant fared: the truth that no controller sees.
+    """The results of each tenant: the truth that no controller sees.
 
     ``violations`` counts the times at which more memory was wanted than
     there was, ``violation_s`` how long; ``writes`` those of the agent.

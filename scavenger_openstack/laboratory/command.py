@@ -22,7 +22,6 @@ from scavenger_openstack.laboratory import compare
 from scavenger_openstack.laboratory.compare import Task
 from scavenger_openstack.laboratory import output
 from scavenger_openstack.laboratory import process_pool
-from scavenger_openstack.laboratory import progress as progress_
 from scavenger_openstack.laboratory import summary
 from scavenger_openstack.laboratory import table
 from scavenger_openstack import text as text_
@@ -107,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def play(tasks: Sequence[Task], jobs: int | None) -> list[dict[str, Any]]:
     """Records of all tasks, in their order."""
-    progress = progress_.Progress(len(tasks))
+    progress = process_pool.Progress(len(tasks))
     records: list[dict[str, Any]] = []
     try:
         for number, record in process_pool.work(

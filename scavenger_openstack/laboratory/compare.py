@@ -11,8 +11,8 @@ from typing import Any
 
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.laboratory import bench
-from scavenger_openstack.laboratory import detection
 from scavenger_openstack.laboratory import oracle
+from scavenger_openstack.laboratory import papers
 from scavenger_openstack.laboratory import score as score_
 from scavenger_openstack.simulator.scenario import Drawn
 from scavenger_openstack.simulator.scenario import Scenario
@@ -65,10 +65,10 @@ def record(task: Task) -> dict[str, Any]:
     drawn = task.drawn()
     fast = has_fast_loop(drawn)
     ticks: list[Rates] = []
-    papers = any(bench.POLICIES[name].paper for name in task.controllers
+    learns = any(bench.POLICIES[name].paper for name in task.controllers
                  if name != ORACLE)
     alone = bench.run(drawn, bench.POLICIES['alone'],
-                      ticks=ticks if papers else None)
+                      ticks=ticks if learns else None)
     unmanaged = bench.run(drawn, bench.POLICIES['none'])
     scores: dict[str, dict[str, Any] | None] = {}
     result: dict[str, Any] = {'scenario': task.scenario.name,
@@ -87,7 +87,7 @@ def record(task: Task) -> dict[str, Any]:
             scores[name] = None
             continue
         outcome = unmanaged if name == 'none' else bench.run(
-            drawn, policy, detector=detection.paper(
+            drawn, policy, detector=papers.paper(
                 policy.paper, drawn, ticks) if policy.paper else None)
         score = score_.score(drawn, outcome, alone=alone,
                              unmanaged=unmanaged)

@@ -156,7 +156,7 @@ class Oracle:
         return allocation
 
     def _together(self, share: float, idle: bool) -> Allocation:
-        """The same share of everything that the background uses."""
+        """Return the same share of everything that the background uses."""
         allocation = Allocation(idle=idle)
         for name, whole in self._whole.items():
             allocation = _with(allocation, name, share * whole)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""Processes that share a list of tasks."""
+"""Processes that share a list of tasks, and a bar of how many are done."""
 
 from __future__ import annotations
 
@@ -17,10 +17,14 @@ import multiprocessing
 from multiprocessing import connection
 import os
 import signal
+import sys
 import threading
+import time
+from typing import TextIO
 from typing import TypeVar
 
 from scavenger_openstack import errors
+from scavenger_openstack import text
 
 Task = TypeVar('Task')
 Done = TypeVar('Done')
@@ -29,6 +33,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 AHEAD = 4
 """Tasks per worker that wait in line."""
+
+REDRAW_S = 0.1
 
 
 def cpus() -> int:
@@ -96,3 +102,30 @@ def _follow() -> None:
     if parent is not None:
         connection.wait([parent.sentinel])
     os._exit(1)
+
+
+class Progress:
+    """A bar on a terminal, with the time that is left; nothing elsewhere."""
+
+    def __init__(self, total: int, stream: TextIO = sys.stderr) -> None:
+        self._total = total
+        self._stream = stream
+        self._began_s = time.monotonic()
+        self._drawn_s = 0.0
+        self._done = 0
+
+    def step(self, label: str) -> None:
+        """Count one more task as done, and show it."""
+        self._done += 1
+        now = time.monotonic()
+        if now - self._drawn_s < REDRAW_S:
+            return
+        self._drawn_s = now
+        share = self._done / self._total
+        left_s = round((now - self._began_s) / share * (1 - share))
+        text.over(self._stream, f'{text.bar(share)} {self._done}/'
+                                f'{self._total}  {left_s // 60}:'
+                                f'{left_s % 60:02} left  {label}')
+
+    def end(self) -> None:
+        text.over(self._stream)

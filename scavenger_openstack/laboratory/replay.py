@@ -182,7 +182,7 @@ def side_by_side(source: Source, *settings: Settings
 
 
 class Difference(NamedTuple):
-    """Where a replay decides otherwise than the agent did."""
+    """A place where a replay decides otherwise than the agent did."""
 
     line: int
     time_s: float

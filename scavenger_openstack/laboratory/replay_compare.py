@@ -28,7 +28,7 @@ Place = tuple[str, str, Knob]
 
 @dataclasses.dataclass(slots=True)
 class Limited:
-    """How one knob was limited: ticks, values told, and their sum."""
+    """The limits of one knob: ticks, values set, and their sum."""
 
     ticks: int = 0
     values: int = 0
@@ -55,7 +55,7 @@ class Limited:
 
 @dataclasses.dataclass(slots=True)
 class Tally:
-    """What one setting decided, counted.
+    """The decisions of one setting, counted.
 
     ``set`` caps where there was none, ``changed`` ones that went on with
     another value, ``removed`` ones that ended.
@@ -169,14 +169,14 @@ COUNTS = {'ticks': 'ticks', 'set': 'caps set', 'changed': 'values changed',
           'removed': 'caps removed', 'incidents': 'incidents'}
 
 
-def compare(source: Source, one: Settings, two: Settings,
+def compare(source: Source, first: Settings, second: Settings,
             names: tuple[str, str]) -> Comparison:
     """Run both settings over a source.
 
     :raises DriverError: a line of the source is wrong.
     """
     comparison = Comparison(names, Tally(), Tally())
-    for step_one, step_two in side_by_side(source, one, two):
+    for step_one, step_two in side_by_side(source, first, second):
         caps_one = comparison.one.add(step_one)
         caps_two = comparison.two.add(step_two)
         if comparison.first is None and caps_one != caps_two:

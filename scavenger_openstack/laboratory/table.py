@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""Comparisons as tables, for a terminal and for Markdown."""
+"""Comparisons as tables for a terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from collections.abc import Sequence
 
 from scavenger_openstack.laboratory import summary
 from scavenger_openstack.laboratory.summary import Range
@@ -64,19 +63,3 @@ def plain(rows: Mapping[str, Row | None]) -> list[str]:
     return text.columns(TITLES, [cells(name, row)
                                  for name, row in rows.items()],
                         left=(0, len(TITLES) - 1))
-
-
-def markdown(rows: Mapping[str, Row | None]) -> list[str]:
-    """The same as a table in Markdown; what is best or tied stands out."""
-    lines = [_line(TITLES), _line(['---', *['---:'] * (len(TITLES) - 2),
-                                   '---'])]
-    for name, row in rows.items():
-        line = cells(name, row)
-        if row and row.verdict in (summary.BEST, summary.TIED):
-            line = (*line[:-1], f'**{line[-1]}**')
-        lines.append(_line(line))
-    return lines
-
-
-def _line(values: Sequence[str]) -> str:
-    return f'| {" | ".join(values)} |'

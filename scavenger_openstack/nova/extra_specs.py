@@ -14,7 +14,7 @@ from scavenger_openstack.algorithms import flavor
 from scavenger_openstack.types import Priority
 
 NUMBER_ABOVE_0 = r'(?=.*[1-9])' + flavor.NUMBER
-"""What is 0 in the end by its exponent is found by the agent alone."""
+"""What is 0 in the end by its exponent is refused by the agent alone."""
 
 APPLICATION = r'[^\x00-\x1f\x7f]{1,' f'{flavor.APPLICATION_CHARS}}}'
 

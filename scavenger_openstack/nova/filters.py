@@ -25,7 +25,6 @@ from oslo_log import log
 
 from scavenger_openstack.algorithms import flavor
 from scavenger_openstack.algorithms import placing
-from scavenger_openstack.algorithms import resource_classes
 from scavenger_openstack import log_once
 from scavenger_openstack.nova import placed
 from scavenger_openstack.nova import summary
@@ -123,11 +122,11 @@ def wanted_of(spec_obj: Any) -> placing.Wanted:
     specs = (kind.extra_specs if 'extra_specs' in kind else {}) or {}
     return placing.Wanted(
         flavor.read(specs).priority is Priority.BACKGROUND,
-        _amount(specs, resource_classes.VCPU, kind.vcpus),
-        _amount(specs, resource_classes.MEMORY_MIB, kind.memory_mb))
+        _amount(specs, placing.VCPU, kind.vcpus),
+        _amount(specs, placing.MEMORY_MIB, kind.memory_mb))
 
 
 def _amount(specs: Mapping[str, str], resource_class: str, has: int) -> int:
     """Return what a flavor asks Placement for, else what it has."""
-    asked = resource_classes.asked(specs, resource_class)
+    asked = placing.asked(specs, resource_class)
     return has if asked is None else asked

@@ -143,7 +143,7 @@ class Tagger:
 
 
 def shared(conf: cfg.ConfigOpts) -> Tagger:
-    """The one of this process."""
+    """Return the tagger of this process."""
     global _shared
     with _lock:
         if _shared is None:
@@ -161,7 +161,8 @@ class Sender:
         self._client: Any = None
 
     def send(self, tag: dict[str, Any]) -> None:
-        """
+        """Cast a tag to the conductors.
+
         :raises Exception: of many kinds, when there is no broker.
         """
         if self._client is None:

@@ -95,5 +95,6 @@ _shared = Placed()
 
 
 def shared() -> Placed:
-    """The one of this process, for the filter and the weigher."""
+    """Return the placed instances of this process, for the filter and the
+    weigher."""
     return _shared

@@ -206,9 +206,9 @@ class Summary:
         if not self._first.is_set():
             self._first.wait(FIRST_S)
             self._first.set()       # once is enough
-        return self.last()
+        return self.last_hosts()
 
-    def last(self) -> Hosts:
+    def last_hosts(self) -> Hosts:
         """Return the hosts of the last answer, without asking for more."""
         age_s = self._clock() - self._read_s
         return self._hosts if age_s <= self._max_age_s else Hosts()
@@ -256,7 +256,7 @@ class Summary:
 
 
 def shared() -> Summary:
-    """The one of this process, for the filter and the weigher."""
+    """Return the summary of this process, for the filter and the weigher."""
     global _shared
     with _lock:
         if _shared is None:

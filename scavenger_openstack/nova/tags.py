@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""From a notification of Nova to what the conductor is told."""
+"""Tags of instances from notifications of Nova."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def tag(event: Event, specs: Mapping[str, str]) -> dict[str, Any]:
     """Return what is sent to the conductor, as JSON.
 
     The priority is what the flavor alone says; the conductor knows what
-    operators have said of aggregate, project and instance, and the agent what
+    operators have set for aggregate, project and instance, and the agent what
     the application is without a name for it.
     """
     specified = flavor.read(specs)
@@ -88,7 +88,7 @@ def tag(event: Event, specs: Mapping[str, str]) -> dict[str, Any]:
 
 
 def warnings(event: Event, specs: Mapping[str, str]) -> Iterator[str]:
-    """What an operator has to know of extra specs that are ignored."""
+    """Return what an operator has to know of extra specs that are ignored."""
     for fault in flavor.read(specs).wrong:
         yield (f'instance {event.instance}: extra spec {fault.key!a:.80} = '
                f'{fault.value!a:.80} of its flavor is ignored: {fault.why}')

@@ -55,10 +55,10 @@ def explanation(client: http.Client, noun: str, filtered: bool,
     return ' '.join((
         first, f'Of the {LOOKED_AT} hosts that came last:' if marker else
         f'Of {amounts.counted(len(hosts), "host")}:',
-        f'{"; ".join(_found(noun, hosts))}.'))
+        f'{"; ".join(_facts(noun, hosts))}.'))
 
 
-def _found(noun: str, hosts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _facts(noun: str, hosts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     silent = [host for host in hosts if host.get('silent')]
     yield f'{len(hosts) - len(silent)} report now'
     if silent:

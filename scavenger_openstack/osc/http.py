@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 import json
@@ -67,9 +68,9 @@ class Client:
             raise exceptions.CommandError(self.foreign())
         return document
 
-    def one(self, noun: str, method: str, path: str,
-            body: Mapping[str, Any] | None = None, *,
-            query: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def resource(self, noun: str, method: str, path: str,
+                 body: Mapping[str, Any] | None = None, *,
+                 query: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The thing that an answer holds under its noun.
 
         :raises CommandError: see :meth:`request`.
@@ -161,10 +162,27 @@ def path_of(*parts: str) -> str:
             'An argument is not valid Unicode.') from None
 
 
-def explain(status: str, text: str) -> str:
-    """One sentence of the body of an error.
+def delete_each(client: Client, noun: str, ids: Iterable[str], reason: str
+                ) -> None:
+    """Delete things of a noun; those that follow one that failed, too.
 
-    :param status: what is said of a body that is not from the API
+    :raises CommandError: some were not deleted: a line for each.
+    """
+    failed = []
+    for id_ in ids:
+        try:
+            client.request('DELETE', path_of(noun, id_),
+                           query={'reason': reason})
+        except exceptions.CommandError as exc:
+            failed.append(str(exc))
+    if failed:
+        raise exceptions.CommandError('\n'.join(failed))
+
+
+def explain(status: str, text: str) -> str:
+    """Return one sentence of the body of an error.
+
+    :param status: what stands for a body that is not from the API
     """
     try:
         error = json.loads(text)['error']

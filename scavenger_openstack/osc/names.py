@@ -46,7 +46,7 @@ def instance(app: shell.OpenStackShell, text: str) -> str:
             connection.compute.find_server(text, ignore_missing=True,
                                            all_projects=True)), app)
     rows, _ = http.of(app).listing('workloads', '/v1/workloads', {})
-    return _one(text, 'instance', sorted({
+    return _single(text, 'instance', sorted({
         row['instance'] for row in rows
         if row.get('name') == fit.name(text) and row.get('instance')}))
 
@@ -84,10 +84,10 @@ def _id(text: str, noun: str, find: Callable[[Any], Any],
         raise exceptions.CommandError(
             f'The {noun} {printable(text)} cannot be looked up by its name, '
             f'give its id: {printable(str(exc))}') from exc
-    return _one(text, noun, [] if resource is None else [resource.id])
+    return _single(text, noun, [] if resource is None else [resource.id])
 
 
-def _one(text: str, noun: str, ids: list[str]) -> str:
+def _single(text: str, noun: str, ids: list[str]) -> str:
     if not ids:
         raise Missing(f'There is no {noun} {printable(text)}; where it is '
                       'known by its id only, give that.')

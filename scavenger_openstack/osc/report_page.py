@@ -11,7 +11,7 @@ from typing import Any
 
 from scavenger_openstack.osc import table
 from scavenger_openstack.osc.terminal import printable
-from scavenger_openstack.plot import page as page_
+from scavenger_openstack.plot import page as html_page
 from scavenger_openstack.plot import shapes
 
 MOST_BARS = 20
@@ -36,7 +36,7 @@ def page(report: Mapping[str, Any], totals: str,
 
     :param totals: one sentence
     """
-    return page_.page('Interference report', STYLE, [
+    return html_page.page('Interference report', STYLE, [
         '<h1>Interference report</h1>',
         f'<p>{html.escape(printable(totals))}</p>',
         *(_section(report[name], columns[name], *words)
@@ -50,7 +50,7 @@ def _section(rows: Sequence[Mapping[str, Any]],
         inside = f'<p>{empty}</p>'
     else:
         inside = (_bars(rows, columns, title, drawn) if drawn else ''
-                  ) + page_.table((column.title for column in columns), (
+                  ) + html_page.table((column.title for column in columns), (
                       [_cell(column, row) for column in columns]
                       for row in rows))
     return f"<section class='card'><h2>{title}</h2>{inside}</section>"

@@ -54,7 +54,7 @@ def plain(value: Any) -> str:
     return str(value)
 
 
-def known(value: Any) -> str:
+def known_flag(value: Any) -> str:
     """Return a flag in words, where that may be not known."""
     return 'not known' if value is None else plain(value)
 
@@ -121,7 +121,7 @@ class Cell(columns.FormattableColumn):
 
 @contextlib.contextmanager
 def understood() -> Iterator[None]:
-    """Around what goes by the shape of an answer.
+    """Report an answer that has not the shape of the API.
 
     :raises CommandError: it has another.
     """
@@ -149,10 +149,10 @@ def rows(arguments: argparse.Namespace, shown: Sequence[Column],
                  for row in records])
 
 
-def one(arguments: argparse.Namespace, shown: Sequence[Column],
-        record: Mapping[str, Any],
-        shape: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
-        ) -> Answer:
+def record(arguments: argparse.Namespace, shown: Sequence[Column],
+           record: Mapping[str, Any],
+           shape: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
+           ) -> Answer:
     """Return the names and the cells of one row.
 
     :param shape: adds cells to it that are made of several fields
@@ -202,6 +202,19 @@ def _text(formatter: str, value: Any) -> Any:
         return f"'{text}" if text.startswith(FORMULA) else text
     return re.sub(r'([\\$`])', r'\\\1', text) if formatter == 'shell' \
         else text
+
+
+def write_page(path: str, page: str) -> None:
+    """Write a page of HTML to a file, in place of what is there.
+
+    :raises CommandError: that is not possible.
+    """
+    try:
+        with open(path, 'w') as file:
+            file.write(page)
+    except (OSError, ValueError) as exc:
+        raise exceptions.CommandError(printable(
+            f'{path} cannot be written: {exc}')) from exc
 
 
 def named(row: Mapping[str, Any], field: str, name: str) -> Cell:

@@ -27,7 +27,8 @@ class Curve:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Axis:
-    """What a panel shows from ``low`` to ``high``, and where its lines are."""
+    """The values that a panel shows from ``low`` to ``high``, and where its
+    lines are."""
 
     low: float
     high: float
@@ -35,7 +36,7 @@ class Axis:
     log: bool = False
 
     def share(self, value: float) -> float:
-        """Where ``value`` lies: 0 at the bottom, 1 at the top."""
+        """Return where ``value`` lies: 0 at the bottom, 1 at the top."""
         low, high = self.low, self.high
         if self.log:
             value, low, high = (math.log(max(v, 1e-9))
@@ -45,13 +46,13 @@ class Axis:
 
 def runs(points: Sequence[Point]) -> list[list[tuple[float, float]]]:
     """The points as unbroken pieces."""
-    found: list[list[tuple[float, float]]] = [[]]
+    pieces: list[list[tuple[float, float]]] = [[]]
     for x, y in points:
         if y is None:
-            found.append([])
+            pieces.append([])
         else:
-            found[-1].append((x, y))
-    return [run for run in found if run]
+            pieces[-1].append((x, y))
+    return [run for run in pieces if run]
 
 
 class Panel:
@@ -157,7 +158,7 @@ class Panel:
             f"r='4' fill='{shapes.ALARM}'>{shapes.tooltip(words)}</circle>")
 
     def inside(self) -> str:
-        """Its parts, for a larger picture."""
+        """Return the parts of the panel, for a larger picture."""
         return ''.join(self._parts)
 
     def svg(self) -> str:

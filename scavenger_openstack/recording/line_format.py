@@ -20,13 +20,7 @@ from scavenger_openstack.decision.changes import Changed
 from scavenger_openstack.decision.changes import IncidentChange
 from scavenger_openstack.decision import orders as orders_
 from scavenger_openstack.recording import order_format
-from scavenger_openstack.types import Cap
-from scavenger_openstack.types import HostSample
-from scavenger_openstack.types import Knob
-from scavenger_openstack.types import KnobKey
-from scavenger_openstack.types import Mode
-from scavenger_openstack.types import Resource
-from scavenger_openstack.types import Value
+from scavenger_openstack import types
 from scavenger_openstack.wire import json_fields
 from scavenger_openstack.wire.json_fields import array
 from scavenger_openstack.wire.json_fields import bad
@@ -57,7 +51,7 @@ class RecordedController:
     """
 
     name: str
-    mode: Mode
+    mode: types.Mode
     params: Mapping[str, Any]
     state: Any = None
 
@@ -79,7 +73,7 @@ class Header:
     loaded_s: float
     controllers: tuple[RecordedController, ...]
     isolation: RecordedController
-    protect: tuple[Resource, ...] = ()
+    protect: tuple[types.Resource, ...] = ()
 
 
 class RecordedTick(NamedTuple):
@@ -97,17 +91,17 @@ class RecordedTick(NamedTuple):
 
     line: int
     time_s: float
-    sample: HostSample | None
+    sample: types.HostSample | None
     stopped: bool
     unwatched: bool
     reset: bool
-    originals: Mapping[KnobKey, Value]
+    originals: Mapping[types.KnobKey, types.Value]
     fast_sets: frozenset[str]
-    floors: tuple[Cap, ...]
+    floors: tuple[types.Cap, ...]
     unmet: Mapping[str, int]
-    pending: frozenset[KnobKey]
-    written: Mapping[KnobKey, tuple[Value, Value | None]]
-    removed: tuple[KnobKey, ...]
+    pending: frozenset[types.KnobKey]
+    written: Mapping[types.KnobKey, tuple[types.Value, types.Value | None]]
+    removed: tuple[types.KnobKey, ...]
     problems: tuple[str, ...]
     decided: Changed
     orders: orders_.Orders = orders_.NONE
@@ -168,11 +162,12 @@ def _state(value: Any, where: str) -> Any:
     return value
 
 
-def _resources(value: Any, where: str) -> tuple[Resource, ...]:
+def _resources(value: Any, where: str) -> tuple[types.Resource, ...]:
     try:
-        return tuple(Resource(item) for item in array(value, where))
+        return tuple(types.Resource(item) for item in array(value, where))
     except ValueError:
-        raise bad(where, value, 'some of ' + ', '.join(Resource)) from None
+        raise bad(where, value,
+                  'some of ' + ', '.join(types.Resource)) from None
 
 
 def turn(document: Any, line: int, samples: json_fields.Samples,
@@ -224,9 +219,10 @@ def _fast(value: Any, where: str) -> dict[str, Any]:
             cap for cap in _caps(v, w).values() if cap is not None)})
 
 
-def _caps(value: Any, where: str) -> dict[tuple[str, str, Knob], Cap | None]:
+def _caps(value: Any, where: str
+          ) -> dict[tuple[str, str, types.Knob], types.Cap | None]:
     """Caps with the same knob, owner and reason stand together."""
-    caps: dict[tuple[str, str, Knob], Cap | None] = {}
+    caps: dict[tuple[str, str, types.Knob], types.Cap | None] = {}
     for place, item in enumerate(array(value, where)):
         here = f'{where}[{place}]: '
         group = fields(item, here, {
@@ -234,15 +230,15 @@ def _caps(value: Any, where: str) -> dict[tuple[str, str, Knob], Cap | None]:
             ('knob', 'owner', 'values'))
         for workload, limit in group['values'].items():
             key = (group['owner'], workload, group['knob'])
-            caps[key] = None if limit is None else Cap(
+            caps[key] = None if limit is None else types.Cap(
                 workload, group['knob'], json_fields.knob_value(
                     limit, f'{here}values: {workload}', group['knob']),
                 group['owner'], group.get('reason', ''))
     return caps
 
 
-def _originals(value: Any, where: str) -> dict[KnobKey, Value]:
-    originals: dict[KnobKey, Value] = {}
+def _originals(value: Any, where: str) -> dict[types.KnobKey, types.Value]:
+    originals: dict[types.KnobKey, types.Value] = {}
     for name, values in mapping(value, where).items():
         which = knob(name, where)
         for workload, original in mapping(values, f'{where}: {name}').items():
@@ -251,7 +247,7 @@ def _originals(value: Any, where: str) -> dict[KnobKey, Value]:
     return originals
 
 
-def _keys(value: Any, where: str) -> tuple[KnobKey, ...]:
+def _keys(value: Any, where: str) -> tuple[types.KnobKey, ...]:
     keys = []
     for item in array(value, where):
         if len(array(item, where)) != 2:
@@ -261,7 +257,7 @@ def _keys(value: Any, where: str) -> tuple[KnobKey, ...]:
 
 
 def _written(value: Any, where: str
-             ) -> dict[KnobKey, tuple[Value, Value | None]]:
+             ) -> dict[types.KnobKey, tuple[types.Value, types.Value | None]]:
     written = {}
     for item in array(value, where):
         if len(array(item, where)) != 4:

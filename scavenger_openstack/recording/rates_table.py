@@ -17,12 +17,7 @@ from typing import Any
 from typing import NamedTuple
 
 from scavenger_openstack import errors
-from scavenger_openstack.types import Cpu
-from scavenger_openstack.types import Knob
-from scavenger_openstack.types import Priority
-from scavenger_openstack.types import Rates
-from scavenger_openstack.types import Workload
-from scavenger_openstack.types import WorkloadRates
+from scavenger_openstack import types
 
 SCHEMA = 1
 """Version of the columns."""
@@ -54,7 +49,7 @@ what was not measured."""
 
 
 class Capacity(NamedTuple):
-    """What a host has, for regulators; ``None``: not given."""
+    """The capacity of a host, for regulators; ``None``: not given."""
 
     cpus: int | None = None
     memory_bytes: float | None = None
@@ -66,11 +61,11 @@ class Row(NamedTuple):
 
     line: int
     cpu_model: str | None
-    rates: WorkloadRates
+    rates: types.WorkloadRates
 
 
 class Host:
-    """What a table says of one host, by time.
+    """The rates of one host in a table, by time.
 
     ``interval_s`` is the usual time between two rows of a workload.
     """
@@ -89,13 +84,14 @@ class Host:
         if steps:
             self.interval_s = max(SHORTEST_S, statistics.median_low(steps))
 
-    def rates(self, capacity: Capacity) -> Iterator[Rates]:
+    def rates(self, capacity: Capacity) -> Iterator[types.Rates]:
         """Generate one :class:`Rates` per time, in order of time.
 
         The sums of the host are those of its workloads; a sum is unknown
         while that of any workload is.
         """
-        topology = {cpu: Cpu(cpu, 0, 0) for cpu in range(capacity.cpus or 0)}
+        topology = {cpu: types.Cpu(cpu, 0, 0)
+                    for cpu in range(capacity.cpus or 0)}
         shared = capacity.link_bytes_per_s is not None
         links = {LINK: capacity.link_bytes_per_s or 0.0} if shared else {}
         before: float | None = None
@@ -109,7 +105,7 @@ class Host:
             available = None
             if capacity.memory_bytes is not None and used is not None:
                 available = max(0, int(capacity.memory_bytes - used))
-            yield Rates(
+            yield types.Rates(
                 time_s, interval_s, workloads, topology,
                 None if capacity.memory_bytes is None
                 else int(capacity.memory_bytes), available, links,
@@ -134,10 +130,10 @@ class Table:
     """
 
     def __init__(self, path: pathlib.Path,
-                 floor: Mapping[Knob, float]) -> None:
+                 floor: Mapping[types.Knob, float]) -> None:
         self._path = path
         self._floor = floor
-        self._workloads: dict[tuple[str | None, ...], Workload] = {}
+        self._workloads: dict[tuple[str | None, ...], types.Workload] = {}
         self.hosts: dict[str, Host] = {}
         self.warnings: list[str] = []
 
@@ -188,15 +184,15 @@ class Table:
             host = self.hosts[name] = Host(name)
         return host
 
-    def _rates(self, cells: Cells) -> WorkloadRates:
+    def _rates(self, cells: Cells) -> types.WorkloadRates:
         numbers = {name: _number(cells, name)
                    for name in (*RATES, *OPTIONAL_RATES)}
         memory = numbers.pop('memory_bytes')
-        return WorkloadRates(
+        return types.WorkloadRates(
             self._workload(cells), 0.0, **numbers,
             memory_bytes=None if memory is None else int(memory))
 
-    def _workload(self, cells: Cells) -> Workload:
+    def _workload(self, cells: Cells) -> types.Workload:
         vcpus = _number(cells, 'vcpus')
         if vcpus is not None and vcpus <= 0:
             raise ValueError(f'vcpus: {vcpus:g} is not above 0')
@@ -205,16 +201,18 @@ class Table:
             raise ValueError('workload: empty')
         written = _text(cells, 'priority')
         try:
-            priority = Priority((written or Priority.FOREGROUND).lower())
+            priority = types.Priority(
+                (written or types.Priority.FOREGROUND).lower())
         except ValueError:
             raise ValueError(
-                f'priority: {written!r:.60} is not ' + ' or '.join(Priority)
+                f'priority: {written!r:.60} is not '
+                + ' or '.join(types.Priority)
                 + ' (or empty, which is foreground)') from None
         key = (name, written, _text(cells, 'project'),
                _text(cells, 'application'), repr(vcpus))
         workload = self._workloads.get(key)
         if workload is None:
-            workload = self._workloads[key] = Workload(
+            workload = self._workloads[key] = types.Workload(
                 name, priority, source='table' if written else 'default',
                 project=key[2], application=key[3],
                 vcpus=1.0 if vcpus is None else vcpus, group=name,

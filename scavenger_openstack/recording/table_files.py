@@ -145,7 +145,7 @@ def _read_parquet(path: pathlib.Path, table: Table) -> Table:
 
 def _columns(path: pathlib.Path, table: Table, header: list[str],
              ) -> dict[str, int]:
-    """Where each column stands; unknown ones are warned about."""
+    """Return where each column stands; unknown ones are warned about."""
     places: dict[str, int] = {}
     unknown = []
     for place, name in enumerate(header):

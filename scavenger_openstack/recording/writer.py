@@ -40,21 +40,14 @@ from scavenger_openstack.recording import line_format
 from scavenger_openstack.recording import order_format
 from scavenger_openstack.restore import files
 from scavenger_openstack.restore import records
-from scavenger_openstack.types import Cap
-from scavenger_openstack.types import HostSample
-from scavenger_openstack.types import Knob
-from scavenger_openstack.types import KnobKey
-from scavenger_openstack.types import Mode
-from scavenger_openstack.types import Value
-from scavenger_openstack.types import Workload
-from scavenger_openstack.types import WorkloadSample
+from scavenger_openstack import types
 from scavenger_openstack import version
 from scavenger_openstack.wire import json_fields
 from scavenger_openstack.wire.json_fields import as_json
 
 LOG = log.getLogger(__name__)
 
-MEASURED = WorkloadSample._fields[1:-1]
+MEASURED = types.WorkloadSample._fields[1:-1]
 KEEP_FREE = 0.05
 """Share of a disk that is left to others: it may be the instances' own."""
 
@@ -63,7 +56,7 @@ GAUGES = ('time_s', 'wall_time_s', 'memory_total_bytes',
 
 
 def header(conf: cfg.ConfigOpts,
-           controllers: Iterable[tuple[Controller, Mode]],
+           controllers: Iterable[tuple[Controller, types.Mode]],
            params_of: Callable[[str, Any], Any],
            state: Mapping[str, Any], loaded_s: float) -> dict[str, Any]:
     """The first line: all that the decisions start from.
@@ -97,21 +90,21 @@ def _values(params: Any) -> dict[str, Any]:
 
 
 class Tick(Protocol):
-    """What a line is made of: see ``agent.loop.Tick``."""
+    """The values that a line is made of: see ``agent.loop.Tick``."""
 
     time_s: float
-    sample: HostSample | None
+    sample: types.HostSample | None
     decided: settle.Decided | None
     reset: bool
     stopped: bool
     unwatched: bool
     unmet: Mapping[str, int]
-    pending: frozenset[KnobKey]
+    pending: frozenset[types.KnobKey]
     orders: orders.Orders
 
     @property
     def problems(self) -> Sequence[str]:
-        """What went wrong in this tick."""
+        """The faults of this tick."""
         ...
 
 
@@ -120,21 +113,22 @@ class RecordedKnobs:
 
     def __init__(self, knobs: base.Knobs) -> None:
         self._knobs = knobs
-        self._written: collections.deque[tuple[str, Knob, Value,
-                                               Value | None]]
+        self._written: collections.deque[tuple[str, types.Knob, types.Value,
+                                               types.Value | None]]
         self._written = collections.deque()
         self.read = knobs.read
         self.restore_actions = knobs.restore_actions
         self.queue, self.refresh = knobs.queue, knobs.refresh
         self.notify, self.executor = knobs.notify, knobs.executor
 
-    def write(self, workload: str, knob: Knob, value: Value,
-              state: base.KnobState | None = None) -> Value | None:
+    def write(self, workload: str, knob: types.Knob, value: types.Value,
+              state: base.KnobState | None = None) -> types.Value | None:
         in_force = self._knobs.write(workload, knob, value, state)
         self._written.append((workload, knob, value, in_force))
         return in_force
 
-    def written(self) -> list[tuple[str, Knob, Value, Value | None]]:
+    def written(self) -> list[tuple[str, types.Knob, types.Value,
+                                    types.Value | None]]:
         """Return what was written since the last call, by whatever thread."""
         writes = []
         while self._written:
@@ -151,13 +145,13 @@ class Recorder:
         self._size = 0
         self.knobs = RecordedKnobs(knobs)
         self._host: dict[str, Any] = {}
-        self._known: dict[str, Workload] = {}
-        self._originals: dict[KnobKey, Value] = {}
-        self._in_force: set[KnobKey] = set()
+        self._workloads: dict[str, types.Workload] = {}
+        self._originals: dict[types.KnobKey, types.Value] = {}
+        self._in_force: set[types.KnobKey] = set()
         self._changes = changes.Changes()
         self._orders = orders.NONE
         self._params: dict[str, dict[str, Any]] = {}
-        self._seen: dict[str, Any] = {}
+        self._written_params: dict[str, Any] = {}
 
     def start(self, first: Mapping[str, Any]) -> None:
         """Make the file and write its header.
@@ -180,7 +174,7 @@ class Recorder:
                 *first['controllers'], first['isolation'])}
         self._write(first)
 
-    def tick(self, tick: Tick, in_force: Collection[KnobKey],
+    def tick(self, tick: Tick, in_force: Collection[types.KnobKey],
              params: Mapping[str, Any] = {}) -> None:
         """Add the line of one tick.
 
@@ -226,15 +220,15 @@ class Recorder:
 
     def _other(self, section: str, params: Any) -> dict[str, Any]:
         """Return the parameters of a section that have changed."""
-        if self._seen.get(section) is params:
+        if self._written_params.get(section) is params:
             return {}
-        self._seen[section] = params
+        self._written_params[section] = params
         above = self._params.get(section, {})
         now = self._params[section] = _values(params)
         return {name: value for name, value in now.items()
                 if name not in above or value != above[name]}
 
-    def _sample(self, sample: HostSample) -> dict[str, Any]:
+    def _sample(self, sample: types.HostSample) -> dict[str, Any]:
         """Return the sample as JSON; what rarely changes only if it did."""
         document = {name: value for name in GAUGES
                     if (value := getattr(sample, name)) is not None}
@@ -251,12 +245,12 @@ class Recorder:
         if sample.direct:
             document['direct'] = as_json(sample.direct)
         document['workloads'] = list(map(self._workload, sample.workloads))
-        self._known = {rated[0].id: rated[0] for rated in sample.workloads}
+        self._workloads = {rated[0].id: rated[0] for rated in sample.workloads}
         return document
 
-    def _workload(self, sample: WorkloadSample) -> dict[str, Any]:
+    def _workload(self, sample: types.WorkloadSample) -> dict[str, Any]:
         workload = sample[0]
-        before = self._known.get(workload.id)
+        before = self._workloads.get(workload.id)
         document: dict[str, Any] = {'id': workload.id}
         if before is not workload and before != workload:
             document = {'workload': as_json(workload)}
@@ -275,7 +269,7 @@ class Recorder:
                      if value is not None}
         if originals != self._originals:
             self._originals = originals
-            by_knob: dict[str, dict[str, Value]] = {}
+            by_knob: dict[str, dict[str, types.Value]] = {}
             for (workload, knob), value in originals.items():
                 by_knob.setdefault(knob, {})[workload] = value
             line['originals'] = by_knob
@@ -329,7 +323,7 @@ class Recorder:
             self.close()
 
 
-def _grouped(caps: Iterable[tuple[str, str, Knob, Cap | None]]
+def _grouped(caps: Iterable[tuple[str, str, types.Knob, types.Cap | None]]
              ) -> list[dict[str, Any]]:
     """Caps with the same knob, owner and reason as one object."""
     groups: dict[tuple[str, str, str | None], dict[str, Any]] = {}

@@ -58,7 +58,7 @@ class Beat:
             return
         self._due_s, self._shown = now + watcher.BEAT_S, kinds
         if self._state.watcher >= 0:
-            wanted = self._wanted.look(self._state.fd)
+            wanted = self._wanted.read(self._state.fd)
             if wanted is not self._asked:
                 self._asked = wanted
                 self._kinds = abilities.valid(wanted)

@@ -80,7 +80,7 @@ restored."""
 
 
 def mounts(table: str = '/proc/self/mountinfo') -> list[Mount]:
-    """Where cgroup hierarchies are mounted, the shortest path first."""
+    """Return where cgroup hierarchies are mounted, the shortest path first."""
     points = []
     with open(table, errors='surrogateescape', newline='\n') as file:
         for line in file:

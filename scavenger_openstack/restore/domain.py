@@ -280,7 +280,8 @@ def _values(root: ElementTree.Element, action: RestoreAction
 
 def commands(action: RestoreAction, root: ElementTree.Element, where: str
               ) -> Iterator[str]:
-    """What virsh has to do so that the domain holds what the action wants."""
+    """Return what virsh has to do so that the domain holds what the action
+    wants."""
     uuid, knob = action['uuid'], action['knob']
     values = {key: wanted for key, _, wanted in _values(root, action)}
     if knob == 'cpu_cores':

@@ -39,7 +39,7 @@ _DIRECTORY = 0x40000000
 _EVENT = struct.Struct('iIII')
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
-_Seen = tuple[bool, int, int]
+_State = tuple[bool, int, int]
 
 
 class Pause:
@@ -60,12 +60,12 @@ class Pause:
         self._signals = signals
         self._heartbeat = os.path.join(state.path, 'heartbeat')
         self._leases = os.path.join(state.path, 'leases')
-        self._seen: _Seen = (False, 0, 0)
+        self._marked: _State = (False, 0, 0)
         self._woken = False
 
     def mark(self) -> None:
         """Record the state before a pass: later changes end the pause."""
-        self._seen = self._read()
+        self._marked = self._read()
 
     def wait(self, seconds: float, turn: Callable[[], bool]) -> None:
         """Wait until a lease may be due, ``seconds`` at most.
@@ -101,7 +101,7 @@ class Pause:
             self._woken = False
             while not (turn() or 0 < state.expires_s <= now_s()
                        or time.monotonic() >= end_s
-                       or self._read() != self._seen
+                       or self._read() != self._marked
                        or lock >= 0 and _free(lock)):
                 rest_s = min(slice_s, end_s - time.monotonic())
                 ahead_s = state.expires_s - now_s()
@@ -134,7 +134,7 @@ class Pause:
                 return -1
         return int(fd)
 
-    def _read(self) -> _Seen:
+    def _read(self) -> _State:
         heartbeat = leases = 0
         try:
             heartbeat = os.stat(self._heartbeat).st_ino

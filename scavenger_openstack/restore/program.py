@@ -7,7 +7,7 @@
 directory and restores the original of each knob.  It runs on the standard
 library and the modules beside it (:mod:`.restoration`, :mod:`.actions`,
 :mod:`.records`, :mod:`.state_directory`, :mod:`.watcher`, :mod:`.abilities`,
-:mod:`.scheduling`, :mod:`.unix_signals`), and needs no disk space.
+:mod:`.scheduling`), and needs no disk space.
 
 What holds ``flock(lock)`` knows that no agent lives.  A lease is deleted
 only then: an agent that was stopped may still write once when it is
@@ -17,19 +17,21 @@ has removed its limits itself.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 from collections.abc import Sequence
+import faulthandler
+import io
 import os
 import signal
 import sys
 import time
+from types import FrameType
+from typing import NoReturn
 
 from scavenger_openstack.restore.beat import Beat
 from scavenger_openstack.restore import messages as say_
 from scavenger_openstack.restore.messages import Say
-from scavenger_openstack.restore import options
-from scavenger_openstack.restore.options import STATE_DIR
-from scavenger_openstack.restore.options import STOP_FILE
 from scavenger_openstack.restore.pause import Pause
 from scavenger_openstack.restore.pause import POLL_S
 from scavenger_openstack.restore.pause import QUIET_S
@@ -39,19 +41,109 @@ from scavenger_openstack.restore import restoration
 from scavenger_openstack.restore import scheduling
 from scavenger_openstack.restore.state_directory import StateDir
 from scavenger_openstack.restore.state_directory import UNREADABLE_POLLS
-from scavenger_openstack.restore import unix_signals
+
+STATE_DIR = '/run/scavenger'
+STOP_FILE = '/var/lib/scavenger/stop'
+
 
 MAX_PAUSE_S = 2.0
+
 WORK_SHARE = 0.1
 """So much of its time the watcher works at leases that have to stay, unless
 that would take pauses above the longest."""
+
 RETRIES = 20
+
 RETRY_S = 0.1
+
 BUSY_TRIES = 50
 """So often, :data:`RETRY_S` apart, the lock is tried that no agent holds."""
 
 BUSY = ('a process that is no agent, such as another scavenger-restore, is at '
         'work here: try again when it has ended')
+
+
+def take_signals(end: Callable[[int], object], *, with_parent: bool) -> None:
+    """Take the signals from now on; in the main thread.
+
+    SIGTERM and SIGINT end the watcher.  SIGHUP does nothing, since no options
+    are read again, except on a terminal that is closed: that ends it, too.
+    SIGUSR2 has C code write the stack of this thread to standard error, also
+    when it hangs.
+
+    :param end: is called with the signal that is to end the watcher
+    :param with_parent: a terminal is the parent's: it ends, and we after it
+    """
+    def ends(number: int, frame: FrameType | None) -> None:
+        end(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, ends)
+    if (os.isatty(0) and not with_parent
+            and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN):
+        signal.signal(signal.SIGHUP, ends)
+    else:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        faulthandler.register(signal.SIGUSR2, file=sys.stderr,
+                              all_threads=False)
+    except (io.UnsupportedOperation, AttributeError, ValueError,
+            RuntimeError):
+        # Standard error is no file or closed: that must not end the watcher.
+        signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+
+
+class _Parser(argparse.ArgumentParser):
+    """One line for what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f'{self.prog}: {message}; see {self.prog} --help\n')
+
+
+class _Version(argparse.Action):
+    """Looked for only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from scavenger_openstack import version
+        print(parser.prog, version())
+        parser.exit()
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """
+    :raises SystemExit: something is wrong, or help is printed.
+    """
+    parser = _Parser(
+        prog='scavenger-restore', allow_abbrev=False,
+        description='Restore what an agent has limited to what it was '
+                    'before. Without an option: where the lease has run '
+                    'out. It reads no configuration file.',
+        epilog='Exit code: 0 no limit is left, 1 some limit is left or '
+               'something failed, 2 wrong usage, 130 interrupted.')
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument('--all', action='store_true',
+                      help='restore everything; refused while an agent '
+                           'runs, unless the stop file is there')
+    what.add_argument('--watch', action='store_true',
+                      help='stay, and restore whenever the agent dies, hangs '
+                           'or is to stop: the watcher')
+    parser.add_argument('--with-parent', type=int, metavar='PID',
+                        help='with --watch: end when this process, which '
+                             'started it, has ended and all is restored')
+    parser.add_argument('--state-dir', default=STATE_DIR, metavar='DIR',
+                        help='where the agent keeps its leases (default: '
+                             '%(default)s)')
+    parser.add_argument('--stop-file', metavar='FILE',
+                        help='no limit is set while it exists (default: '
+                             f'{STOP_FILE}; with another --state-dir '
+                             'DIR/stop)')
+    parser.add_argument('--version', action=_Version, nargs=0,
+                        default=argparse.SUPPRESS,
+                        help='print the version and end')
+    options = parser.parse_args(argv)
+    if options.with_parent is not None and not options.watch:
+        parser.error('--with-parent goes with --watch')
+    return options
 
 
 def restore_due(state: StateDir, stop_file: str, say: Say, *,
@@ -169,7 +261,7 @@ def watch(state: StateDir, stop_file: str, say: Say, *,
     # Before any wait: what it restores late, others suffer from.
     scheduling.process()
     ending: list[int] = []
-    unix_signals.install(ending.append, with_parent=parent is not None)
+    take_signals(ending.append, with_parent=parent is not None)
     woken, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wakes)
     beat, pause = Beat(state, say), Pause(state, stop_file, woken)
@@ -236,7 +328,8 @@ def _become_watcher(state: StateDir) -> int:
 
 
 def default_stop_file(state_dir: str) -> str:
-    """The same as of the agent: it survives a reboot where it can."""
+    """Return the same path as the agent does: it survives a reboot where it
+    can."""
     if os.path.realpath(state_dir) == os.path.realpath(STATE_DIR):
         return STOP_FILE
     return os.path.join(state_dir, 'stop')
@@ -244,7 +337,7 @@ def default_stop_file(state_dir: str) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``scavenger-restore``; 0 no limit is left, 1 some is, 2 usage."""
-    args = options.parse(argv)
+    args = parse(argv)
     stop_file = args.stop_file or default_stop_file(args.state_dir)
     state, say = StateDir(args.state_dir), Say(say_.line)
     if args.watch:

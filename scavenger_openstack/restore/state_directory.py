@@ -25,7 +25,7 @@ from scavenger_openstack.restore.files import FILE
 from scavenger_openstack.restore.records import boot_id
 from scavenger_openstack.restore.records import now_s
 from scavenger_openstack.restore.records import open_or_make
-from scavenger_openstack.restore import watcher as watcher_
+from scavenger_openstack.restore.watcher import Publisher
 
 MAX_AHEAD_S = 3600.0
 """A heartbeat that promises more than this is garbage."""
@@ -44,7 +44,7 @@ class StateDir:
         self._above = os.path.dirname(os.path.abspath(path))
         self._beat, self._boot_id = b'', ''
         self.fd = self.watcher = -1
-        self.publisher: watcher_.Publisher | None = None
+        self.publisher: Publisher | None = None
         self.id = (0, 0)
         self.pid = self.died = 0
         self.held = self.found = self.due = False

@@ -72,7 +72,7 @@ class Session:
         self.sound = False
         self._token = os.urandom(8).hex()
         self._number = 0
-        self._said, self._errors = bytearray(), bytearray()
+        self._output, self._errors = bytearray(), bytearray()
         try:
             # In a session of its own: a Ctrl-C is not for it, and it finds
             # no terminal to ask for a password.
@@ -89,7 +89,7 @@ class Session:
         self._stdin = self._process.stdin
         os.set_blocking(self._stdin.fileno(), False)
         self._typing = b''
-        self._files = {self._process.stdout.fileno(): self._said,
+        self._files = {self._process.stdout.fileno(): self._output,
                        self._process.stderr.fileno(): self._errors}
         self._poll = select.poll()
         for fd in self._files:
@@ -119,7 +119,7 @@ class Session:
         if not _COMMAND.fullmatch(command):
             raise ValueError(f'{command!r:.99} is no command')
         self.sound = False
-        self._said.clear()
+        self._output.clear()
         self._errors.clear()
         self._number += 1
         typed, marks = zip(*((f'echo {self._token}""{mark}{self._number}',
@@ -131,7 +131,7 @@ class Session:
         self._poll.register(self._stdin, select.POLLOUT)
         self._read_until(marks[2], within_s)
         errors = self._complaints()
-        _, begun, answer = self._said.partition(marks[0])
+        _, begun, answer = self._output.partition(marks[0])
         answer, ended, _ = answer.partition(marks[1])
         if 'error:' in errors or not begun or not ended:
             raise VirshError(errors or f'nothing to {command!r:.99}')
@@ -161,7 +161,7 @@ class Session:
     def _read_until(self, mark: bytes, within_s: float) -> None:
         """Read until a mark is there, and all errors from before that."""
         until_s = time.monotonic() + within_s
-        while mark not in self._said:
+        while mark not in self._output:
             if not self._read(until_s - time.monotonic()):
                 raise Silent(f'no answer within {within_s:.0f} s')
         while self._read(0):

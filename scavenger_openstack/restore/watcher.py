@@ -89,7 +89,7 @@ class Reader:
         self._body = b''
         self._kinds: Mapping[str, str] | None = None
 
-    def look(self, now: float, stale: float) -> Mapping[str, str] | None:
+    def read(self, now: float, stale: float) -> Mapping[str, str] | None:
         """Kind -> why it cannot be restored, '' when it can; ``None`` when
         there is no watcher, or nothing from it that can be believed.  One of
         another version can restore nothing.
@@ -148,18 +148,18 @@ class Wanted:
     """The wish, read again when it was replaced."""
 
     def __init__(self) -> None:
-        self._seen = (0, 0)
+        self._version = (0, 0)
         self._kinds: object = []
 
-    def look(self, directory: int) -> object:
+    def read(self, directory: int) -> object:
         """What is in the file: anything, it has to be checked."""
         try:
             info = os.stat(WANTED, dir_fd=directory, follow_symlinks=False)
             version = info.st_ino, info.st_mtime_ns
-            if version != self._seen:
-                self._seen, self._kinds = version, _read(directory)
+            if version != self._version:
+                self._version, self._kinds = version, _read(directory)
         except OSError:
-            self._seen, self._kinds = (0, 0), []
+            self._version, self._kinds = (0, 0), []
         return self._kinds
 
 

@@ -47,7 +47,7 @@ class Window:
         self._buffered: set[str] = set()
         self._before: dict[Ask, tuple[float, float]] = {}
 
-    def look(self, guests: Sequence[Guest], now: float) -> None:
+    def observe(self, guests: Sequence[Guest], now: float) -> None:
         """Take one step of the plant."""
         passed_s, self._now = now - self._now, now
         by_name = {guest.spec.id: guest for guest in guests}

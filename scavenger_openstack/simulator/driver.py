@@ -20,27 +20,19 @@ from scavenger_openstack.simulator.guest import Guest
 from scavenger_openstack.simulator.machine import Machine
 from scavenger_openstack.simulator.machine import Tenant
 from scavenger_openstack.simulator.plant import Plant
-from scavenger_openstack.types import Ask
-from scavenger_openstack.types import DirectEvidence
-from scavenger_openstack.types import HostSample
-from scavenger_openstack.types import Knob
-from scavenger_openstack.types import parse_cpus
-from scavenger_openstack.types import Priority
-from scavenger_openstack.types import Value
-from scavenger_openstack.types import Workload
-from scavenger_openstack.types import WorkloadSample
+from scavenger_openstack import types
 
 LINK = 'uplink'
 DISK = 'disk'
 GROUP = 'background'
 """All background tenants lie in one group, as below one cgroup parent."""
 
-GROUP_KNOBS = (Knob.CPU_SET, Knob.CPU_IDLE)
+GROUP_KNOBS = (types.Knob.CPU_SET, types.Knob.CPU_IDLE)
 """What can be limited for all of them together."""
 
-KNOBS = (*GROUP_KNOBS, Knob.CPU_CORES, Knob.MEMORY_BYTES,
-         Knob.EGRESS_BYTES_PER_S, Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S,
-         Knob.PAUSED)
+KNOBS = (*GROUP_KNOBS, types.Knob.CPU_CORES, types.Knob.MEMORY_BYTES,
+         types.Knob.EGRESS_BYTES_PER_S, types.Knob.IO_BYTES_PER_S,
+         types.Knob.IO_OPS_PER_S, types.Knob.PAUSED)
 """What has an effect here."""
 
 
@@ -55,7 +47,7 @@ class Simulator(StillHost):
     def __init__(self, machine: Machine, tenants: Iterable[Tenant], *,
                  seed: int, step_s: float = 1.0, keep: bool = False,
                  host: str = 'simulated',
-                 floors: Mapping[Knob, float] | None = None) -> None:
+                 floors: Mapping[types.Knob, float] | None = None) -> None:
         self.plant = Plant(machine, tenants, seed=seed, step_s=step_s,
                            keep=keep)
         self.plant.welcome = self._limit
@@ -63,18 +55,18 @@ class Simulator(StillHost):
         self._topology = machine.topology()
         self._host = host
         self._floors = dict(floors or {})
-        self._caps: dict[tuple[str, Knob], Value] = {}
-        self._identities: dict[str, Workload] = {}
+        self._caps: dict[tuple[str, types.Knob], types.Value] = {}
+        self._identities: dict[str, types.Workload] = {}
         self.kills: list[tuple[float, str]] = []
         self._window: direct.Window | None = None
-        self._direct: tuple[DirectEvidence, ...] = ()
+        self._direct: tuple[types.DirectEvidence, ...] = ()
 
     @property
     def now(self) -> float:
         return self.plant.now
 
     @property
-    def limits(self) -> tuple[tuple[str, Knob], ...]:
+    def limits(self) -> tuple[tuple[str, types.Knob], ...]:
         """The knobs on which there is a limit."""
         return tuple(self._caps)
 
@@ -85,24 +77,24 @@ class Simulator(StillHost):
         for _ in range(max(1, round(seconds / plant.step_s))):
             plant.step()
             if self._window is not None:
-                self._window.look(plant.guests, plant.now)
+                self._window.observe(plant.guests, plant.now)
             if each is not None:
                 each(plant.now)
 
-    def ask(self, asks: Collection[Ask]) -> None:
+    def ask(self, asks: Collection[types.Ask]) -> None:
         if asks and self._window is None:
             self._window = direct.Window(asks, self._machine, self.now)
-            self._window.look(self.plant.guests, self.now)
+            self._window.observe(self.plant.guests, self.now)
         elif not asks and self._window is not None:
             self._direct = self._window.answers(self.now)
             self._window = None
 
-    def sample(self) -> HostSample:
+    def sample(self) -> types.HostSample:
         plant, machine = self.plant, self._machine
         answers, self._direct = self._direct, ()
         used = sum([guest.memory_bytes for guest in plant.guests])
         busy_s = plant.cpu_busy_s / machine.cpus
-        return HostSample(
+        return types.HostSample(
             host=self._host, boot_id='simulation', time_s=plant.now,
             wall_time_s=plant.now,
             workloads=tuple([self._sample(guest)
@@ -117,13 +109,13 @@ class Simulator(StillHost):
                 [f'tap-{guest.spec.id}' for guest in plant.guests], LINK),
             direct=answers)
 
-    def _sample(self, guest: Guest) -> WorkloadSample:
+    def _sample(self, guest: Guest) -> types.WorkloadSample:
         spec = guest.spec
         workload = self._identities.get(spec.id)
         if workload is None:
             workload = self._identities[spec.id] = self._identify(spec)
         pmu = self._machine.pmu
-        return WorkloadSample(
+        return types.WorkloadSample(
             workload, guest.cpu_s, guest.run_delay_s, guest.throttled_s, 0.0,
             int(guest.cycles) if pmu else None,
             int(guest.cycles) if pmu else None,
@@ -134,9 +126,9 @@ class Simulator(StillHost):
             int(guest.tx_bytes), 0, None, None, None,
             int(guest.memory_bytes))
 
-    def _identify(self, spec: Tenant) -> Workload:
-        background = spec.priority is Priority.BACKGROUND
-        return Workload(
+    def _identify(self, spec: Tenant) -> types.Workload:
+        background = spec.priority is types.Priority.BACKGROUND
+        return types.Workload(
             id=spec.id, priority=spec.priority, source='simulator',
             project=spec.project, application=spec.application,
             vcpus=float(spec.vcpus), group=GROUP if background else '',
@@ -145,17 +137,17 @@ class Simulator(StillHost):
             allowed_cpus=spec.pinned, disks=(DISK,),
             interfaces=(f'tap-{spec.id}',), created_s=spec.arrives_s)
 
-    def read(self, workload: str, knob: Knob,
-             state: base.KnobState | None = None) -> Value | None:
+    def read(self, workload: str, knob: types.Knob,
+             state: base.KnobState | None = None) -> types.Value | None:
         value = self._caps.get((workload, knob))
         if value is not None:
             return value
         members = self._members(workload)
-        if knob is Knob.CPU_CORES:
+        if knob is types.Knob.CPU_CORES:
             return members[0].spec.quota_cores
         return None
 
-    def restore_actions(self, workload: str, knob: Knob,
+    def restore_actions(self, workload: str, knob: types.Knob,
                         state: base.KnobState | None = None
                         ) -> Sequence[base.RestoreAction]:
         """Return what a lease would hold; its value is the limit of this
@@ -165,14 +157,14 @@ class Simulator(StillHost):
                  'inode': workload,
                  'text': str(self._caps.get((workload, knob), ''))}]
 
-    def write(self, workload: str, knob: Knob, value: Value,
-              state: base.KnobState | None = None) -> Value | None:
+    def write(self, workload: str, knob: types.Knob, value: types.Value,
+              state: base.KnobState | None = None) -> types.Value | None:
         members = self._members(workload)
         if knob not in KNOBS:
             raise errors.Unsupported(f'{workload}: no {knob} here')
         if workload == GROUP and knob not in GROUP_KNOBS:
             raise errors.Unsupported(f'{workload}: no {knob} on a group')
-        if knob is Knob.MEMORY_BYTES:
+        if knob is types.Knob.MEMORY_BYTES:
             unmet = members[0].memory_bytes - float(value)
             if unmet > 0:
                 raise errors.Refused(
@@ -183,7 +175,7 @@ class Simulator(StillHost):
             self._limit(guest)
         return value
 
-    def remove(self, workload: str, knob: Knob) -> None:
+    def remove(self, workload: str, knob: types.Knob) -> None:
         """Remove a limit, as restoring by a lease does."""
         self._caps.pop((workload, knob), None)
         try:
@@ -214,7 +206,7 @@ class Simulator(StillHost):
         guests = self.plant.guests
         if name == GROUP:
             members = [guest for guest in guests
-                       if guest.spec.priority is Priority.BACKGROUND]
+                       if guest.spec.priority is types.Priority.BACKGROUND]
         else:
             members = [guest for guest in guests if guest.spec.id == name]
         if not members:
@@ -225,24 +217,24 @@ class Simulator(StillHost):
         """Put together what limits one guest, its own and its group's."""
         spec, caps, name = guest.spec, self._caps, guest.spec.id
 
-        def number(knob: Knob) -> float:
+        def number(knob: types.Knob) -> float:
             return float(caps.get((name, knob), math.inf))
 
-        guest.limit_cores = min(number(Knob.CPU_CORES),
+        guest.limit_cores = min(number(types.Knob.CPU_CORES),
                                 spec.quota_cores or math.inf)
-        guest.limit_memory = number(Knob.MEMORY_BYTES)
-        guest.limit_egress = number(Knob.EGRESS_BYTES_PER_S)
+        guest.limit_memory = number(types.Knob.MEMORY_BYTES)
+        guest.limit_egress = number(types.Knob.EGRESS_BYTES_PER_S)
         guest.limit_ops = math.inf if spec.buffered else min(
-            number(Knob.IO_OPS_PER_S),
-            number(Knob.IO_BYTES_PER_S) / spec.io_bytes)
-        guest.paused = bool(caps.get((name, Knob.PAUSED), 0))
-        group = GROUP if spec.priority is Priority.BACKGROUND else name
-        guest.idle_class = bool(caps.get((group, Knob.CPU_IDLE), 0) or
-                                caps.get((name, Knob.CPU_IDLE), 0))
+            number(types.Knob.IO_OPS_PER_S),
+            number(types.Knob.IO_BYTES_PER_S) / spec.io_bytes)
+        guest.paused = bool(caps.get((name, types.Knob.PAUSED), 0))
+        group = GROUP if spec.priority is types.Priority.BACKGROUND else name
+        guest.idle_class = bool(caps.get((group, types.Knob.CPU_IDLE), 0) or
+                                caps.get((name, types.Knob.CPU_IDLE), 0))
         guest.mask = guest.cpus
         for holder in (group, name):
-            text = caps.get((holder, Knob.CPU_SET))
+            text = caps.get((holder, types.Knob.CPU_SET))
             if text:
                 within = guest.mask & sum(
-                    1 << n for n in parse_cpus(str(text)))
+                    1 << n for n in types.parse_cpus(str(text)))
                 guest.mask = within or guest.mask

@@ -15,7 +15,6 @@ from typing import TypeVar
 
 from scavenger_openstack.grounds import Ground
 from scavenger_openstack.grounds import GroundKind
-from scavenger_openstack.types import Action
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import DirectEvidence
@@ -303,15 +302,6 @@ def cap(value: Any, where: str) -> Cap:
     values['value'] = knob_value(values['value'], f'{where}: value',
                                  values['knob'])
     return Cap(**values)
-
-
-def action(value: Any, where: str) -> Action:
-    """Return what :func:`as_json` made of an action.
-
-    :raises ValueError: which field is wrong, and how.
-    """
-    return Action(**fields(value, f'{where}: ', dict.fromkeys(
-        Action._fields, text), Action._fields))
 
 
 WORKLOAD: Mapping[str, Check] = {

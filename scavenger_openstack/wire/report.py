@@ -3,7 +3,7 @@
 """What an agent reports to the conductor, and what it gets back.
 
 An agent calls ``sync(report) -> answer`` every few seconds.  The report has
-entries, which the agent keeps in its spool until they are acknowledged, so a
+entries, which the agent sends again until they are acknowledged, so a
 report may arrive twice: the conductor applies an entry once, by host, run and
 sequence.  Times are UNIX times in seconds, unless a name says otherwise.
 
@@ -140,9 +140,9 @@ class Facts(Wire, frozen=True):
     ``refused`` says of each part of the directives that is not followed here
     why: 'mode NAME', 'override ID', 'parameter NAME', 'priority ID',
     'application ID', 'floor ID', FIELD that was left out, 'more FIELD' cut.
-    ``dropped`` counts entries that the spool had no room for, statistics
+    ``dropped`` counts entries that there was no room for, statistics
     before others; ``set_aside`` those that the conductor did not take.
-    ``waiting_s`` is how long the oldest entry in the spool has waited.
+    ``spool_bytes`` waits to be reported, the oldest for ``waiting_s``.
     ``suffering`` says of each workload that suffers and has no incident how,
     and why it has none.
     ``remembered`` has the seconds since the last limit of each antagonist was
@@ -240,7 +240,8 @@ class Limit(Entry, frozen=True, tag='limit'):
     """A limit was set, changed or removed.
 
     ``since_s`` is when its owner set it or took it over; ``original`` what the
-    knob holds without it.  ``incidents`` are the ids of those that it answers.
+    knob holds without it; ``lowest`` and ``highest`` what it was since the
+    entry before.  ``incidents`` are the ids of those that it answers.
     """
 
     workload: Name
@@ -250,6 +251,8 @@ class Limit(Entry, frozen=True, tag='limit'):
     owner: Name
     value: Value | None = None
     original: Value | None = None
+    lowest: Value | None = None
+    highest: Value | None = None
     reason: Sentence = ''
     why: Sentence = ''
     incidents: Annotated[list[IncidentId],
@@ -274,6 +277,7 @@ class AgentEvent(Entry, frozen=True, tag='agent'):
 
     what: Literal['started', 'state', 'ended']
     detail: Sentence = ''
+    pid: Count = 0
 
 
 class Statistics(Entry, frozen=True, tag='statistics'):

@@ -16,7 +16,7 @@ from oslo_config import cfg
 
 from scavenger_openstack.api import app
 from scavenger_openstack import cloud_metrics
-from scavenger_openstack import conf as conf_
+from scavenger_openstack import conf as conf_package
 from scavenger_openstack.conf import check as conf_check
 from scavenger_openstack.conf import control as conf_control
 from scavenger_openstack.db import connect
@@ -27,20 +27,18 @@ from scavenger_openstack import state_report
 def _create() -> Callable[..., Iterable[bytes]]:
     file = os.environ.get('SCAVENGER_CONFIG_FILE')
     conf = cfg.ConfigOpts()
-    conf_.register(conf)
+    conf_package.register(conf)
     state_report.register(conf)
-    conf_.read(conf, ['--config-file', file] if file else [],
-               'scavenger-api')
-    conf_.set_up_log(conf)
+    conf_package.read(conf, ['--config-file', file] if file else [],
+                      'scavenger-api')
+    conf_package.set_up_log(conf)
     state_report.on_file(conf, 'scavenger-api')
-    found = list(conf_check.wrong_values(
+    findings = list(conf_check.wrong_values(
         conf, [('database', conf_control.DATABASE_OPTS),
-               ('api', conf_.SECTIONS['api'])]))
-    if found:
-        raise errors.ConfigError(*found)
-    engine = connect.engine(conf_control.database(conf),
-                            connections=conf.database.max_connections,
-                            notifies=bool(conf.notifications.topics))
+               ('api', conf_package.SECTIONS['api'])]))
+    if findings:
+        raise errors.ConfigError(*findings)
+    engine = connect.engine_of(conf)
     served = cloud_metrics.Served(
         conf.api.metrics_listen,
         cloud_metrics.Database(engine, conf.api.silent_s))

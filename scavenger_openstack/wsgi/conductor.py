@@ -22,7 +22,7 @@ from scavenger_openstack.conductor import http
 from scavenger_openstack.conductor import leader
 from scavenger_openstack.conductor import service
 from scavenger_openstack.conductor import silence
-from scavenger_openstack import conf as conf_
+from scavenger_openstack import conf as conf_package
 from scavenger_openstack.conf import control as conf_control
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import schema
@@ -32,15 +32,13 @@ from scavenger_openstack import state_report
 def _create() -> Callable[..., Iterable[bytes]]:
     file = os.environ.get('SCAVENGER_CONFIG_FILE')
     conf = cfg.ConfigOpts()
-    conf_.register(conf)
+    conf_package.register(conf)
     state_report.register(conf)
-    conf_.load(conf, ['--config-file', file] if file else [],
-               'scavenger-conductor')
-    conf_.set_up_log(conf)
+    conf_package.load(conf, ['--config-file', file] if file else [],
+                      'scavenger-conductor')
+    conf_package.set_up_log(conf)
     state_report.on_file(conf, 'scavenger-conductor')
-    engine = connect.engine(conf_control.database(conf),
-                            connections=conf.database.max_connections,
-                            notifies=bool(conf.notifications.topics))
+    engine = connect.engine_of(conf)
     connect.read(engine, schema.check)
     engine.dispose()    # no connection is shared by processes that fork
     served = cloud_metrics.Served(
@@ -51,10 +49,10 @@ def _create() -> Callable[..., Iterable[bytes]]:
         engine, reported=metrics.report, **conf_control.keeping(conf))
 
     def leaders() -> list[leader.Leader]:
-        found = [silence.make_leader(engine, conf.api.silent_s,
-                                     f'{conductor.name}:{os.getpid()}')]
-        metrics.follow(found)
-        return found
+        watchers = [silence.make_leader(engine, conf.api.silent_s,
+                                        f'{conductor.name}:{os.getpid()}')]
+        metrics.follow(watchers)
+        return watchers
 
     return cloud_metrics.beside(http.Application(conductor, leaders), served)
 

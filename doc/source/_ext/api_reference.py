@@ -74,7 +74,7 @@ def kind(schema: dict[str, Any]) -> str:
     properties = list(schema.get('properties', ()))
     if len(properties) > 8:
         return (f'object of ``{properties[0]}`` and others: '
-                ':doc:`/configuration/index`')
+                ':doc:`/reference/configuration/index`')
     if properties:
         return escaped('object of ' + ', '.join(properties))
     return escaped(str(allowed))

@@ -56,7 +56,7 @@ REASON = 200
 class Directives:
     """The directives that hold; one thread changes them.
 
-    :param directory: where they are kept, see :class:`.spool.Spool`
+    :param directory: where they are kept; made if it is missing
     :param allow_background: follow a priority of background
     """
 

@@ -27,7 +27,7 @@ is small may be stored in time."""
 
 
 class Head:
-    """The state of one queue; it is told of each call."""
+    """The state of what waits; each call is noted."""
 
     def __init__(self) -> None:
         self.most = report.MAX_ENTRIES

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a host has to say, in the words of the wire."""
+"""The parts of a report: workloads, facts, and how it is encoded."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from typing import get_args
 from typing import NamedTuple
 
 from scavenger_openstack.agent import capacity
-from scavenger_openstack.agent import journal
-from scavenger_openstack.agent.profiling import event as event_
-from scavenger_openstack.agent import transitions
+from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Instance
@@ -28,14 +26,7 @@ from scavenger_openstack.wire import fit
 from scavenger_openstack.wire import report
 
 MOST_WORKLOADS = 2000
-MOST_SERIES = 9
-MOST_SAMPLES = 120
 MOST_SUFFERING = 20
-OUTCOMES = frozenset(get_args(report.Outcome))
-
-Evidence = Sequence[tuple[str, str, Sequence[float], Sequence[float | None]]]
-"""Workload, what the values are, their times (CLOCK_BOOTTIME), and values;
-oldest first."""
 
 Amounts = dict[str, float]
 
@@ -62,16 +53,6 @@ class Waits(NamedTuple):
     dropped: int
     waiting_s: float
     set_aside: int
-
-
-class Happened(NamedTuple):
-    """An event, the evidence of an incident that began, how far the wall
-    clock is behind, and how far it was when what the event is about began."""
-
-    event: transitions.Event
-    evidence: Evidence = ()
-    behind_s: float = 0.0
-    began_behind_s: float = 0.0
 
 
 def workloads(sample: HostSample, instances: Iterable[Instance]
@@ -122,14 +103,14 @@ def facts(tick: SeenTick, rates: Rates | None, *, version: str,
     modes[perfiso.Controller.name] = str(
         document.get('isolation', {}).get('mode', Mode.OFF))
     state = document.get('state', '')
-    running = state == journal.RUNNING
+    running = state == tick_events.RUNNING
     all_refused = {**refused, **tick.refused}
     letter = (document.get('grade') or {}).get('letter', '')
     return report.Facts(
         version=fit.maybe_name(version),
         enforcing=running and Mode.ENFORCE in modes.values(),
         stopped='' if running else fit.sentence(
-            state.removeprefix(journal.STOPPED)),
+            state.removeprefix(tick_events.STOPPED)),
         grade=letter if letter in ('A', 'B', 'C') else '',
         cpu_model=fit.maybe_name(
             tick.sample.cpu_model if tick.sample else None),
@@ -192,85 +173,3 @@ def _amounts(by_resource: Mapping[Resource, float]) -> Amounts:
     return {name: value for name in get_args(report.Resource)
             if (value := fit.amount(by_resource.get(Resource(name))))
             is not None}
-
-
-def entry(happened: Happened) -> report.AnyEntry:
-    """The entry of an event."""
-    event = happened.event
-    time_s = fit.time_s(event.wall_time_s + happened.behind_s)
-    if isinstance(event, transitions.IncidentEvent):
-        return _incident(event, happened, time_s)
-    if isinstance(event, transitions.LimitEvent):
-        return report.Limit(
-            sequence=1, time_s=time_s, workload=fit.name(event.workload),
-            knob=event.knob.value,
-            what=event.what,                # type: ignore[arg-type]
-            since_s=fit.time_s(event.since_s + happened.began_behind_s),
-            owner=fit.name(event.owner),
-            value=fit.value(event.value),
-            original=fit.value(event.original),
-            reason=fit.sentence(event.reason),
-            why=fit.sentence(event.why),
-            incidents=[name for name in map(fit.incident, event.incidents)
-                       if name][:report.MAX_ANSWERED])
-    if isinstance(event, transitions.KillEvent):
-        return report.Kill(
-            sequence=1, time_s=time_s,
-            workload=fit.name(event.action.workload),
-            processes=event.processes, owner=fit.name(event.action.owner),
-            reason=fit.sentence(event.action.reason))
-    if isinstance(event, event_.ProfilingEvent):
-        return report.Profiling(
-            sequence=1, time_s=time_s, id=event.id,
-            what=event.what,                # type: ignore[arg-type]
-            workload=fit.name(event.workload),
-            seconds=fit.amount(event.seconds) or 0.0,
-            detail=fit.sentence(event.detail), profile=event.profile)
-    return report.AgentEvent(
-        sequence=1, time_s=time_s,
-        what=event.what,                    # type: ignore[arg-type]
-        detail=fit.sentence(event.detail))
-
-
-def _incident(event: transitions.IncidentEvent, happened: Happened,
-              time_s: float) -> report.Incident:
-    incident = event.incident
-    begun_s = event.begun_s + happened.began_behind_s
-    scores = dict(incident.suspects)
-    # The sums of an incident count for all that disturbed while it lasted.
-    antagonists = *incident.antagonists, *incident.named_earlier
-    return report.Incident(
-        sequence=1, time_s=time_s, id=incident.id,
-        what=event.what,                    # type: ignore[arg-type]
-        begun_s=fit.time_s(min(time_s, begun_s)),
-        victim=fit.name(incident.victim),
-        signal=fit.name(incident.signal), value=fit.number(incident.value),
-        threshold=fit.number(incident.threshold),
-        cause=fit.maybe_name(incident.cause),
-        controller=fit.maybe_name(event.controller),
-        action=fit.sentence(incident.action),
-        outcome=(incident.outcome if incident.outcome in OUTCOMES
-                 else 'unclear'),
-        suspects=[report.Suspect(
-            workload=fit.name(name), score=fit.number(scores.get(name)),
-            antagonist=name in antagonists,
-            earlier=name in incident.named_earlier)
-            for name in dict.fromkeys((*antagonists, *scores))][:64],
-        grounds=[report.Ground(
-            workload=fit.maybe_name(ground.workload),
-            kind=ground.kind.value, share=fit.share(ground.share, -1.0),
-            waited_s=fit.amount(ground.waited_s),
-            window_s=fit.amount(ground.window_s),
-            threads=[fit.thread(name) for name in ground.threads[
-                :report.MAX_THREADS]],
-            chance=fit.share(ground.chance),
-            before=fit.number(ground.before), after=fit.number(ground.after))
-            for ground in incident.grounds[:report.MAX_GROUNDS]],
-        evidence=[report.Series(
-            workload=fit.name(workload), signal=fit.name(signal),
-            times_s=[fit.time_s(begun_s + at_s - incident.time_s)
-                     for at_s in times[-MOST_SAMPLES:]],
-            values=[fit.number(value)
-                    for value in values[-MOST_SAMPLES:]])
-            for workload, signal, times, values in happened.evidence[
-                :MOST_SERIES]])

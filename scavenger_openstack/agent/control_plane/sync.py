@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tells the conductor what happened here, and follows what it answers.
+"""Reports to the conductor what happened here, and follows its answers.
 
 A thread of its own calls every ``sync_s`` seconds; the tick only leaves
 references for it.  Without an answer everything goes on as before: what is to
-be told waits in the spool, the last directives hold.
+be reported stays on disk, the last directives hold.
 """
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
@@ -28,18 +26,15 @@ from scavenger_openstack.agent import capacity
 from scavenger_openstack.agent.control_plane import directives as directives_
 from scavenger_openstack.agent.control_plane import head
 from scavenger_openstack.agent.control_plane import reports
-from scavenger_openstack.agent.control_plane import spool as spool_
-from scavenger_openstack.agent.control_plane import steady_clock
 from scavenger_openstack.agent.control_plane import sums
-from scavenger_openstack.agent import transitions
+from scavenger_openstack.agent.events import steady_clock
+from scavenger_openstack.agent.events import store as store_
 from scavenger_openstack.decision import orders as orders_
 from scavenger_openstack.decision import rates as rates_
 from scavenger_openstack.drivers import calls
 from scavenger_openstack import errors
-from scavenger_openstack.outcomes import Outcome
 from scavenger_openstack.restore.records import now_s
 from scavenger_openstack.types import HostSample
-from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Instance
 from scavenger_openstack.types import phase
 from scavenger_openstack.types import printable
@@ -53,11 +48,6 @@ LOG = log.getLogger(__name__)
 STATISTICS_S = 3600.0
 """How often statistics become entries, as specs are made of them: so much is
 lost by a kill."""
-LASTS_S = 300.0
-"""An open incident is reported again as often; after a kill it may look that
-much shorter."""
-MOST_EVENTS = 20_000
-"""Events that wait for the thread, should it hang."""
 BACKLOG_CALLS = 10
 """So many calls follow each other while more waits than one report takes."""
 MOST_WAIT = 4
@@ -81,32 +71,29 @@ class Sync:
     :param call: takes a report, returns an answer, both JSON; raises
         WireError when it is refused, another ScavengerError when it may work
         later
-    :param evidence: the series of an incident that begins
+    :param store: has what is to be reported
+    :param clock: learns the conductor's time
     """
 
     def __init__(self, call: Callable[[bytes], bytes],
-                 spool: spool_.Spool, directives: directives_.Directives, *,
+                 store: store_.Store, directives: directives_.Directives, *,
                  host: str, boot_id: str, version: str, sync_s: float,
-                 evidence: Callable[[str, Incident], reports.Evidence]
-                 = lambda controller, incident: ()) -> None:
+                 clock: steady_clock.SteadyClock | None = None) -> None:
         self._call = call
-        self.spool = spool
+        self.store = store
         self.directives = directives
         self._host, self._boot_id = host, fit.id_(boot_id)
         self._version = version
         self._sync_s = sync_s
-        self._evidence = evidence
         self._seen: reports.SeenTick | None = None
-        self._events: collections.deque[reports.Happened]
-        self._events = collections.deque(maxlen=MOST_EVENTS)
         self._sums = sums.Sums()
-        self._open: dict[str, tuple[transitions.IncidentEvent, float]] = {}
-        self._summed_s = self._repeated_s = now_s()
+        self._summed_s = now_s()
         self._sample: HostSample | None = None
         self._rates: Rates | None = None
         self._idle_cores: float | None = None
         self._their_digest = ''
-        self._clock = steady_clock.SteadyClock(now_s(), time.time())
+        self._clock = clock or steady_clock.SteadyClock(
+            now_s(), time.time())
         self._head = head.Head()
         self._set_aside = 0
         self._oldest = '', 0, now_s()
@@ -131,17 +118,6 @@ class Sync:
         the thread of the tick."""
         self._seen = reports.SeenTick(sample, document, instances, refused)
         self.directives.ticked()
-
-    def happened(self, events: Iterable[transitions.Event]) -> None:
-        """Take events that are to be reported; from the thread of the tick."""
-        behind_s = self._clock.behind_s(now_s(), time.time())
-        for event in events:
-            evidence = self._evidence(event.controller, event.incident) if (
-                isinstance(event, transitions.IncidentEvent)
-                and _is_measured(event)) else ()
-            self._events.append(reports.Happened(
-                event, evidence, behind_s,
-                self._clock.began_behind_s(event, behind_s)))
 
     def facts(self) -> dict[str, Any]:
         """Return the state for the status, as plain JSON.  ``answered_s`` and
@@ -169,9 +145,9 @@ class Sync:
                 calls.start(self._thread)
 
     def stop(self, failed: bool = False) -> None:
-        """Tell the rest, if that is possible now; else it waits on disk.
+        """Report the rest, if that is possible now; else it stays on disk.
 
-        :param failed: the agent was not told to end
+        :param failed: the agent ends by itself
         """
         self._failed = failed
         self._stop.set()
@@ -197,7 +173,6 @@ class Sync:
         if not failures:
             self.turn()
         self.take()
-        self.spool.close()
         if not self._failed:
             self.directives.end()
 
@@ -229,45 +204,31 @@ class Sync:
         self._fault = why
 
     def take(self) -> None:
-        """Put what the ticks left into the spool."""
-        happened = [self._events.popleft() for _ in range(len(self._events))]
+        """Take the sample of the last tick, and store statistics that are
+        due."""
         tick, wall_s = self._seen, time.time()
         if tick is not None and tick.sample is not None:
             self._rate(tick.sample)
-        entries = list(map(reports.entry, happened))
-        for event, *_, began_behind_s in happened:
-            if isinstance(event, transitions.IncidentEvent):
-                self._open[event.incident.id] = event, began_behind_s
-                if event.what == 'ended':
-                    del self._open[event.incident.id]
         now = now_s()
-        behind_s = self._clock.behind_s(now, wall_s)
         if now - self._summed_s >= STATISTICS_S or self._stop.is_set():
             self._summed_s = now
-            entries += self._sums.drain(wall_s + behind_s)
-        if now - self._repeated_s >= LASTS_S or self._stop.is_set():
-            self._repeated_s = now
-            entries += [reports.entry(reports.Happened(
-                event._replace(wall_time_s=wall_s, what='changed'), (),
-                behind_s, began_behind_s))
-                for event, began_behind_s in self._open.values()]
-        if entries or self.spool.fault:
-            self.spool.add(entries)
+            self.store.add_reports(self._sums.drain(
+                wall_s + self._clock.behind_s(now, wall_s)))
         self._measure(now, wall_s)
 
     def _measure(self, now: float, wall_s: float) -> None:
         """Work out how much waits, and for how long the oldest entry has:
         since it happened by the wall clock, and not less than since it has
         been the oldest, whatever that clock was set to."""
-        run_id, entries = self.spool.batch(1, 1)
+        run_id, entries = self.store.batch(1, 1)
         since_s = wall_s
         if entries:
             since_s, oldest = entries[0].time_s, (run_id, entries[0].sequence)
             if oldest != self._oldest[:2]:
                 self._oldest = *oldest, now
-        elif not self.spool.bytes:      # else those on disk are not readable
+        elif not self.store.waiting_bytes:      # else they are not readable
             self._oldest = '', 0, now
-        self._waits = (self.spool.bytes, self.spool.dropped,
+        self._waits = (self.store.waiting_bytes, self.store.dropped,
                        max(now - self._oldest[2], wall_s - since_s))
 
     def _rate(self, sample: HostSample) -> None:
@@ -298,8 +259,8 @@ class Sync:
         :raises ScavengerError: there is no answer.
         """
         run_id, entries = (
-            self.spool.batch(self._head.most, report.MAX_REPORT_BYTES // 2)
-            if self._head.most else (self.spool.run_id, []))
+            self.store.batch(self._head.most, report.MAX_REPORT_BYTES // 2)
+            if self._head.most else (self.store.run_id, []))
         data = self._report(run_id, entries)
         began_s, self._called_s = now_s(), time.monotonic()
         try:
@@ -339,11 +300,11 @@ class Sync:
             return self._head.answered()
         last = entries[-1].sequence
         if sequence >= entries[0].sequence:
-            self.spool.acknowledged(run_id, min(sequence, last))
+            self.store.acknowledged(run_id, min(sequence, last))
             self._head.stored()
         elif self._head.ignored(run_id, entries):
             self._leave_out(run_id, entries[0], 'it is not acknowledged')
-        return sequence >= last and bool(self.spool.batch(1, 1)[1])
+        return sequence >= last and bool(self.store.batch(1, 1)[1])
 
     def _leave_out(self, run_id: str, entry: report.AnyEntry, why: str
                    ) -> None:
@@ -353,7 +314,7 @@ class Sync:
                     'left out: %s; please report this: %s', entry.sequence,
                     run_id, printable(why)[:MOST_WHY],
                     codec.encode(entry).decode()[:MOST_WHY])
-        self.spool.acknowledged(run_id, entry.sequence)
+        self.store.acknowledged(run_id, entry.sequence)
         self._set_aside += 1
 
     def _report(self, run_id: str, entries: list[report.AnyEntry]
@@ -378,21 +339,15 @@ class Sync:
         return reports.encoded(message, self._their_digest)
 
 
-def _is_measured(event: transitions.IncidentEvent) -> bool:
-    """Whether it is a begin, an end, or a limit that was judged."""
-    return event.what != 'changed' or event.incident.outcome != Outcome.OPEN
-
-
-def make(call: Callable[[bytes], bytes], directory: pathlib.Path, *,
-         spool_bytes: int, allow_background: bool = False, **options: Any
-         ) -> Sync:
-    """The agent's side with its files in that directory.
+def make(call: Callable[[bytes], bytes], directory: pathlib.Path,
+         store: store_.Store, *, allow_background: bool = False,
+         **options: Any) -> Sync:
+    """Return the agent's side with its directives in that directory.
 
     :param allow_background: see :class:`.directives.Directives`
     :param options: see :class:`Sync`
     """
-    sync = Sync(call, spool_.Spool(directory, spool_bytes),
-                directives_.Directives(
-                    directory, allow_background=allow_background), **options)
+    sync = Sync(call, store, directives_.Directives(
+        directory, allow_background=allow_background), **options)
     sync.load()
     return sync

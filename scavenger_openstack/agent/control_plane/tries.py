@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 
+from scavenger_openstack.agent import private_files
 from scavenger_openstack.agent import status
 from scavenger_openstack import errors
 from scavenger_openstack.restore import files
@@ -92,6 +93,7 @@ def replace(path: pathlib.Path, data: bytes) -> None:
 
     :raises OSError: it cannot be written.
     """
+    private_files.make_directory(path.parent)
     files.replace(path, data, sync=True,
                   draft=str(path.with_name(path.name + '.new')))
     fd = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

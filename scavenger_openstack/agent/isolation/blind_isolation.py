@@ -17,7 +17,8 @@ from typing import Any
 
 from oslo_log import log
 
-from scavenger_openstack.agent import base as base_
+from scavenger_openstack.agent.base import Leaser
+from scavenger_openstack.agent.base import Leases
 from scavenger_openstack.agent.isolation import fast_loop
 from scavenger_openstack.agent.isolation import preview
 from scavenger_openstack.algorithms import back_off
@@ -28,15 +29,7 @@ from scavenger_openstack.decision import settle
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.kernel import sched_switch
 from scavenger_openstack import errors
-from scavenger_openstack.types import Cap
-from scavenger_openstack.types import Cpu
-from scavenger_openstack.types import format_cpus
-from scavenger_openstack.types import Knob
-from scavenger_openstack.types import KnobKey
-from scavenger_openstack.types import Mode
-from scavenger_openstack.types import parse_cpus
-from scavenger_openstack.types import Priority
-from scavenger_openstack.types import Rates
+from scavenger_openstack import types
 
 LOG = log.getLogger(__name__)
 
@@ -53,8 +46,8 @@ ONLY_VMS = 'off: all background work is in VMs, which are left out'
 class BlindIsolation:
     """Runs the fast loop while there is something for it to do."""
 
-    def __init__(self, driver: base.CpuSets, leases: base_.Leases,
-                 params: perfiso.Params, mode: Mode) -> None:
+    def __init__(self, driver: base.CpuSets, leases: Leases,
+                 params: perfiso.Params, mode: types.Mode) -> None:
         self._driver = driver
         self._leases = leases
         self.params = params
@@ -63,7 +56,7 @@ class BlindIsolation:
         """Groups that are left alone."""
         self._fast: fast_loop.FastLoop | None = None
         self._sets: dict[str, base.CpuSet] = {}
-        self._topology: Mapping[int, Cpu] = {}
+        self._topology: Mapping[int, types.Cpu] = {}
         self._preview = preview.Preview(params)
         self._observing = False
         self._wait_s = self._retry_s = 0.0
@@ -78,41 +71,42 @@ class BlindIsolation:
         self.params = params
         self._preview = preview.Preview(params)
 
-    def owns(self, key: KnobKey) -> bool:
+    def owns(self, key: types.KnobKey) -> bool:
         """Whether the fast loop is the one writer of this knob."""
-        return (key[1] is Knob.CPU_SET and key[0] in self._sets
+        return (key[1] is types.Knob.CPU_SET and key[0] in self._sets
                 and self._fast is not None)
 
-    def follow(self, wishes: Sequence[Cap], rates: Rates, held_back: bool,
-               leaser: base_.Leaser) -> settle.FastLoopState:
+    def follow(self, wishes: Sequence[types.Cap], rates: types.Rates,
+               held_back: bool, leaser: Leaser) -> settle.FastLoopState:
         """Bring the fast loop up to date; return what it does from now on."""
         runs = self._turn(wishes, rates, held_back, leaser)
         return self._does(self._floors(rates) if runs else ())
 
-    def _does(self, floors: tuple[Cap, ...] = ()) -> settle.FastLoopState:
+    def _does(self, floors: tuple[types.Cap, ...] = ()
+              ) -> settle.FastLoopState:
         return (settle.NO_FAST_LOOP if self._fast is None
                 else settle.FastLoopState(tuple(self._sets), floors))
 
-    def _turn(self, wishes: Sequence[Cap], rates: Rates, held_back: bool,
-              leaser: base_.Leaser) -> bool:
+    def _turn(self, wishes: Sequence[types.Cap], rates: types.Rates,
+              held_back: bool, leaser: Leaser) -> bool:
         """Start the fast loop, change its bounds or end it; return whether it
         is to run."""
         self._observing = False
         cpus = pins_.usable(rates.topology)
         buffer_cores = perfiso.buffer_cores(self.params, len(cpus))
-        if self.mode is Mode.OFF or not buffer_cores:
+        if self.mode is types.Mode.OFF or not buffer_cores:
             self._failing = False
-            self.stop('off' if self.mode is Mode.OFF else
+            self.stop('off' if self.mode is types.Mode.OFF else
                       f'off: buffer_cores is 0 on {len(cpus)} CPUs, '
                       'cpu.idle is used instead')
             return False
         background = scavenger.groups(
             rated for rated in rates.workloads
-            if rated.workload.priority is Priority.BACKGROUND)
+            if rated.workload.priority is types.Priority.BACKGROUND)
         groups = [group for group in background
                   if not self._driver.slow_cpu_set(group)
                   and group not in self.exempt]
-        enforce = self.mode is Mode.ENFORCE and not held_back
+        enforce = self.mode is types.Mode.ENFORCE and not held_back
         problem = self._problem()
         failed = self._fast is not None and bool(self._fast.problem)
         if not enforce:
@@ -130,8 +124,8 @@ class BlindIsolation:
         pins = pins_.of(rates.workloads, cpus)
         allowed = pins.allowed or frozenset((max(cpus),))
         for cap in wishes:
-            if cap.knob is Knob.CPU_SET and cap.workload in groups:
-                allowed &= parse_cpus(str(cap.value))
+            if cap.knob is types.Knob.CPU_SET and cap.workload in groups:
+                allowed &= types.parse_cpus(str(cap.value))
         try:
             self._lease(groups if enforce else (), leaser)
             allowed = self._within_originals(allowed,
@@ -147,13 +141,13 @@ class BlindIsolation:
             return False
         return True
 
-    def _observe(self, rates: Rates, bounds: perfiso.Bounds) -> None:
+    def _observe(self, rates: types.Rates, bounds: perfiso.Bounds) -> None:
         """Preview what the fast loop does, by this tick's sample."""
         self.stop()
-        self._preview.look(rates, bounds)
+        self._preview.update(rates, bounds)
         self._observing = True
         self._log('observing on CPUs '
-                  + format_cpus(bounds.allowed | bounds.beside))
+                  + types.format_cpus(bounds.allowed | bounds.beside))
 
     def stop(self, state: str = '') -> settle.FastLoopState:
         """End the fast loop; its limits are removed by the next diff.
@@ -185,7 +179,7 @@ class BlindIsolation:
             document.update(self._fast.facts())
         return document
 
-    def _floors(self, rates: Rates) -> tuple[Cap, ...]:
+    def _floors(self, rates: types.Rates) -> tuple[types.Cap, ...]:
         if self._fast is None or not self._fast.short():
             return ()
         return perfiso.quota_floors(rates)
@@ -198,7 +192,7 @@ class BlindIsolation:
             return 'off: ' + self._fast.problem
         return 'off: a write of a CPU set hangs' if self._fast.stopping else ''
 
-    def _lease(self, groups: Collection[str], leaser: base_.Leaser) -> None:
+    def _lease(self, groups: Collection[str], leaser: Leaser) -> None:
         """Hold the CPU set of each group, also of those born below it."""
         if set(self._sets) != set(groups):
             self.stop()
@@ -206,7 +200,7 @@ class BlindIsolation:
                 raise errors.DriverError('a write of a CPU set hangs')
         for group in groups:
             # Asked first: to hold is to look, and then it is known.
-            leaser.hold(group, Knob.CPU_SET, self._sets[group].foreign()
+            leaser.hold(group, types.Knob.CPU_SET, self._sets[group].foreign()
                         if group in self._sets else None)
         if set(self._sets) != set(groups):
             self._sets = {group: self._driver.fast_cpu_set(group)
@@ -218,11 +212,11 @@ class BlindIsolation:
                           online: frozenset[int]) -> frozenset[int]:
         held = self._leases.held()
         for group in self._sets:
-            state = held.get((group, Knob.CPU_SET))
+            state = held.get((group, types.Knob.CPU_SET))
             text = state and state.original.value
             # A set with no CPU online limits nothing: the kernel, too, lets
             # the group run on those of its parent.
-            own = parse_cpus(str(text or '')) & online
+            own = types.parse_cpus(str(text or '')) & online
             if own:
                 allowed &= own
         if not allowed:
@@ -231,7 +225,7 @@ class BlindIsolation:
                 'those of pinned foreground workloads do not overlap')
         return allowed
 
-    def _start(self, bounds: perfiso.Bounds, topology: Mapping[int, Cpu],
+    def _start(self, bounds: perfiso.Bounds, topology: Mapping[int, types.Cpu],
                now: float) -> None:
         current = bounds.allowed
         if self._fast is not None:
@@ -254,7 +248,7 @@ class BlindIsolation:
             problem = None
             for group, fast_set in sets.items():
                 try:
-                    with self._leases.writing(group, Knob.CPU_SET):
+                    with self._leases.writing(group, types.Knob.CPU_SET):
                         fast_set.set(cpus)
                 except errors.WorkloadGone:
                     continue    # the next tick forgets it
@@ -275,7 +269,7 @@ class BlindIsolation:
             self._rest(now, RETRY_S, LONGEST_RETRY_S)
             raise
         self._log('running on CPUs '
-                  + format_cpus(bounds.allowed | bounds.beside))
+                  + types.format_cpus(bounds.allowed | bounds.beside))
 
     def _running(self, now: float) -> sched_switch.SchedSwitch:
         """Return what runs where; later, if the kernel refuses that.

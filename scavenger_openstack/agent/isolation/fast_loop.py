@@ -62,24 +62,13 @@ class IdleCpus(Protocol):
     def idle_count(self, cpus: frozenset[int]) -> int:
         ...
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         ...
 
     def observe(self) -> None:
         ...
 
     def close(self) -> None:
-        ...
-
-
-class CpuChooser(Protocol):
-    """What it needs of ``algorithms.perfiso.perfiso.Controller``."""
-
-    buffer_cores: int
-    short_steps: int
-
-    def step(self, now: float, idle: int, allowed: frozenset[int], *,
-             buffer: int | None, least: int) -> frozenset[int]:
         ...
 
 
@@ -98,7 +87,7 @@ class FastLoop:
     :raises ConfigError: the interval is out of bounds
     """
 
-    def __init__(self, running: IdleCpus, controller: CpuChooser,
+    def __init__(self, running: IdleCpus, controller: perfiso.Controller,
                  set_cpus: Callable[[frozenset[int]], None],
                  leases_check: Callable[[], None],
                  bounds: perfiso.Bounds, interval_s: float, *,
@@ -122,7 +111,7 @@ class FastLoop:
         self._polls = self._shrinks = self._grows = 0
         self._controller = controller
         self._shortage = perfiso.Shortage()
-        self._shortage.look(0, controller.short_steps)
+        self._shortage.update(0, controller.short_steps)
         self._longest_gap_s = 0.0
         self._scheduled = ''
         self.problem = ''
@@ -179,8 +168,8 @@ class FastLoop:
 
     def short(self) -> bool:
         """See :class:`.perfiso.Shortage`; asked once per tick."""
-        return self._shortage.look(self._polls,
-                                   self._controller.short_steps)
+        return self._shortage.update(self._polls,
+                                     self._controller.short_steps)
 
     def facts(self) -> dict[str, Any]:
         """Counts for the status, plain JSON.
@@ -223,7 +212,7 @@ class FastLoop:
         interval_s = self._interval_s
         clock, sleep = time.monotonic, time.sleep
         step, idle_count = self._step, self._running.idle_count
-        read_online = self._running.look
+        read_online = self._running.refresh
         before: frozenset[int] | None = None
         beside: frozenset[int] = frozenset()
         before_s = due_s = clock()

@@ -23,7 +23,7 @@ ROUNDING = 0.01
 
 def idle_cpus(before_s: Mapping[int, float], busy_s: Mapping[int, float],
               interval_s: float, cpus: frozenset[int]) -> int | None:
-    """How many of ``cpus`` were idle in the mean, rounded down.
+    """Return how many of ``cpus`` were idle in the mean, rounded down.
 
     A CPU of which that is not known counts as busy.
 
@@ -53,7 +53,7 @@ class Preview:
         self._cpus: frozenset[int] | None = None
         self._looks = 0
 
-    def look(self, rates: Rates, bounds: perfiso.Bounds) -> None:
+    def update(self, rates: Rates, bounds: perfiso.Bounds) -> None:
         """Take in what one tick saw."""
         before_s, self._busy_s = self._busy_s, rates.cpu_busy_s
         interval_s, self._time_s = rates.time_s - self._time_s, rates.time_s

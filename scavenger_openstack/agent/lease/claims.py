@@ -37,7 +37,7 @@ ROOT_ONLY = (('cgroup.kill', os.O_WRONLY),          # v2 since Linux 5.14
 
 
 class Claims:
-    """What one agent alone may limit.
+    """The cgroups and libvirt that one agent alone may limit.
 
     :param parents: cgroups below a mount, ``/batch``
     :param uris: of libvirt

@@ -111,7 +111,7 @@ class Heartbeat:
 
 
 class Renewable(Protocol):
-    """What a :class:`Renewer` renews."""
+    """The leases that a :class:`Renewer` renews."""
 
     lease_s: float
 

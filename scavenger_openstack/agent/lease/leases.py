@@ -42,10 +42,10 @@ from typing import cast
 
 from oslo_log import log
 
-from scavenger_openstack.agent.lease import claims as claims_
+from scavenger_openstack.agent.lease.claims import Claims
 from scavenger_openstack.agent.lease import heartbeat
 from scavenger_openstack.agent.lease import ownership
-from scavenger_openstack.agent.lease import watched as watched_
+from scavenger_openstack.agent.lease.watched import Watched
 from scavenger_openstack.drivers.base import KnobState
 from scavenger_openstack.drivers.base import RestoreAction
 from scavenger_openstack.drivers.base import Setting
@@ -101,7 +101,7 @@ class Leases:
     """
 
     def __init__(self, state_dir: pathlib.Path, lease_s: float = 15.0,
-                 claims: claims_.Claims | None = None) -> None:
+                 claims: Claims | None = None) -> None:
         self.state_dir = state_dir
         self.lease_s = lease_s
         self._mutex = threading.Lock()
@@ -112,8 +112,8 @@ class Leases:
         self._removing: set[KnobKey] = set()
         self._own = ownership.Ownership(state_dir)
         self._beat = heartbeat.Heartbeat(lease_s, self._own.settled)
-        self._claims = claims or claims_.Claims((), ())
-        self._watched = watched_.Watched(self._own, lease_s)
+        self._claims = claims or Claims((), ())
+        self._watched = Watched(self._own, lease_s)
         self._lost: set[KnobKey] = set()
         self._lost_of: tuple[object, object] = (None, None)
         self._say = messages.Say(LOG.warning)
@@ -157,7 +157,8 @@ class Leases:
         self._renew(now)
 
     def check(self) -> None:
-        """To be called right before each write to a knob, and after it.
+        """Raise when no write may start; call it right before each write to a
+        knob, and after it.
 
         :raises LeaseError: no time is left; do not write, and after a
             write call :meth:`reopen`.
@@ -174,7 +175,7 @@ class Leases:
 
     @contextlib.contextmanager
     def writing(self, workload: str, knob: Knob) -> Iterator[None]:
-        """Around one write: like :meth:`check` before and after it.
+        """Check before and after one write, as :meth:`check` does.
 
         Until it ends, the record of the knob stays on disk whatever removes
         the limit, and :meth:`close` leaves the lock to the kernel.
@@ -280,8 +281,8 @@ class Leases:
                 self._removing.discard(key)
 
     def prepare(self, keys: Iterable[KnobKey]) -> None:
-        """Many limits are about to be removed: begin what takes a while, for
-        all at once."""
+        """Begin what takes a while, for many limits that are about to be
+        removed at once."""
         with self._mutex:       # other threads remove some meanwhile
             recorded = [self._records[key] for key in keys
                         if key in self._records]
@@ -304,7 +305,7 @@ class Leases:
         return list(problems.values())
 
     def reopen(self) -> None:
-        """After standing still past the leases: restore all, then go on.
+        """Restore all after standing still past the leases, then go on.
 
         Everything stays held, with its original: remove what is not wanted.
         While a limit is being restored, :meth:`expired` stays true.
@@ -333,7 +334,7 @@ class Leases:
 
         From then on no new limit is set of a kind that it cannot restore.
         """
-        return self._watched.look()
+        return self._watched.refresh()
 
     def want(self, kinds: Iterable[str]) -> None:
         """Have the watcher try these kinds before they are needed."""

@@ -93,7 +93,8 @@ class Ownership:
         return not state_directory.is_restoring(self.records)
 
     def watched(self, lease_s: float) -> Mapping[str, str] | None:
-        """What ``scavenger-restore --watch`` on this directory can restore.
+        """Return what ``scavenger-restore --watch`` on this directory can
+        restore.
 
         Kind -> why not, '' for it can; ``None`` when none is there, or it
         has not turned lately.  Does not need :meth:`take`.
@@ -104,7 +105,7 @@ class Ownership:
             try:
                 fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                self._watched = self._reader.look(
+                self._watched = self._reader.read(
                     now_s(), watcher.stale_s(lease_s))
             finally:
                 os.close(fd)

@@ -19,9 +19,9 @@ LOG = log.getLogger(__name__)
 
 
 class Watched:
-    """What the watcher of one state directory can restore.
+    """The kinds of limits that the watcher of one state directory can restore.
 
-    Nothing is asked of it before the first :meth:`look`.
+    Nothing is asked of it before the first :meth:`refresh`.
     """
 
     def __init__(self, state: ownership.Ownership, lease_s: float) -> None:
@@ -34,7 +34,7 @@ class Watched:
         self._written = True
         self._logged = log_once.LogOnce()
 
-    def look(self) -> bool:
+    def refresh(self) -> bool:
         """Whether there is one that turns; once per tick."""
         if not self._written and self._state.records >= 0:
             self.write()

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING
 from oslo_log import log
 
 from scavenger_openstack.agent.lease import ownership
-from scavenger_openstack.agent import loop as loop_
+from scavenger_openstack.agent.loop import Tick
 from scavenger_openstack.agent.metrics import page
 from scavenger_openstack.agent.metrics.text_format import Row
 from scavenger_openstack.agent.metrics import totals
-from scavenger_openstack.agent import transitions
 from scavenger_openstack import errors
+from scavenger_openstack.events import Event
 from scavenger_openstack.log_once import LogOnce
 from scavenger_openstack.metrics import options
 from scavenger_openstack.restore import files
@@ -74,11 +74,11 @@ class Metrics:
         self._page = b''
         self._document: Mapping[str, Any] = {}
 
-    def happened(self, events: Iterable[transitions.Event]) -> None:
+    def happened(self, events: Iterable[Event]) -> None:
         """Count what happened in a tick."""
         self._totals.happened(events)
 
-    def tick(self, tick: loop_.Tick, in_force: Mapping[KnobKey, Cap],
+    def tick(self, tick: Tick, in_force: Mapping[KnobKey, Cap],
              document: Mapping[str, Any]) -> bytes:
         """Count a tick, and publish what is due; return the part of the
         status, in JSON.

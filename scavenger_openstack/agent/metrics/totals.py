@@ -13,10 +13,10 @@ import operator
 from typing import Any
 
 from scavenger_openstack.agent import capacity
-from scavenger_openstack.agent import loop as loop_
+from scavenger_openstack.agent.loop import Tick
 from scavenger_openstack.agent.metrics import page
 from scavenger_openstack.agent.metrics.text_format import Row
-from scavenger_openstack.agent import transitions
+from scavenger_openstack.events import Event
 from scavenger_openstack.metrics.metric import OTHER
 from scavenger_openstack.outcomes import Outcome
 from scavenger_openstack.types import Cap
@@ -24,6 +24,7 @@ from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Rates
 from scavenger_openstack.types import Resource
+from scavenger_openstack.wire import report
 
 MOST_S = 30.0
 """A tick counts as no longer than this: an agent that stood still has lost
@@ -67,20 +68,18 @@ class Totals:
         self._limited: Collection[str] = ()
         self._instance_s: dict[str, float] = {}
 
-    def happened(self, events: Iterable[transitions.Event]) -> None:
+    def happened(self, events: Iterable[Event]) -> None:
         """Count what the history has a line of."""
         for event in events:
-            if isinstance(event, transitions.LimitEvent):
-                self._changes[event.knob.value, self._owner(event.owner),
+            if isinstance(event, report.Limit):
+                self._changes[event.knob, self._owner(event.owner),
                               event.what] += 1
-            elif (isinstance(event, transitions.IncidentEvent)
-                  and event.what == 'ended'):
-                outcome = event.incident.outcome
+            elif isinstance(event, report.Incident) and event.what == 'ended':
                 self._incidents[
-                    page.cause(event.incident.cause), outcome if outcome
+                    page.cause(event.cause), event.outcome if event.outcome
                     in list(Outcome) else OTHER] += 1
 
-    def tick(self, tick: loop_.Tick, in_force: Mapping[KnobKey, Cap]) -> None:
+    def tick(self, tick: Tick, in_force: Mapping[KnobKey, Cap]) -> None:
         """Add the time since the last tick to what was so then.
 
         :param in_force: the limits, those of the fast loop among them

@@ -16,12 +16,12 @@ import pathlib
 from oslo_log import log
 
 from scavenger_openstack.agent import status
+from scavenger_openstack.amounts import DAY_S
 from scavenger_openstack import errors
 
 LOG = log.getLogger(__name__)
 
 FILE = 'profilings.json'
-DAY_S = 86400.0
 MOST_BYTES = 1 << 16
 MOST = 1000
 """Profiles of a day; of more the oldest count no longer."""
@@ -48,10 +48,10 @@ class Budget:
         if self._path is None:
             return False
         try:
-            found = json.loads(status.read_file(self._path, MOST_BYTES))
+            document = json.loads(status.read_file(self._path, MOST_BYTES))
             self._used = [(float(at_s), float(seconds))
-                          for at_s, seconds in found['used'] if at_s <= now]
-            self._goes_on = bool(found['goes_on'])
+                          for at_s, seconds in document['used'] if at_s <= now]
+            self._goes_on = bool(document['goes_on'])
         except FileNotFoundError:
             pass
         except (OSError, ValueError, TypeError, LookupError, RecursionError,
@@ -85,7 +85,7 @@ class Budget:
             raise
 
     def end(self, now: float, seconds: float, *, clean: bool) -> None:
-        """It has ended, after so long.
+        """Take that a profile has ended, after so long.
 
         :param clean: it has left nothing
         """
@@ -95,7 +95,7 @@ class Budget:
             self._write()
 
     def cleaned(self) -> None:
-        """Nothing is left of any profile."""
+        """Take that nothing is left of any profile."""
         self._goes_on = False
         with contextlib.suppress(OSError):      # it is removed once more
             self._write()

@@ -19,17 +19,18 @@ from typing import NamedTuple
 
 from oslo_log import log
 
-from scavenger_openstack.agent import journal
+from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent.profiling import budget
-from scavenger_openstack.agent.profiling.event import ProfilingEvent
 from scavenger_openstack.agent.profiling import process
-from scavenger_openstack.decision import orders as orders_
+from scavenger_openstack.decision.orders import Orders
+from scavenger_openstack.decision.orders import ProfilingOrder
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Workload
 from scavenger_openstack.wire import fit
 from scavenger_openstack.wire.profile import FORMS
 from scavenger_openstack.wire.profile import MAX_PROFILE_BYTES
+from scavenger_openstack.wire import report
 
 LOG = log.getLogger(__name__)
 
@@ -43,7 +44,7 @@ MOST_DONE = 100
 
 
 class Situation(NamedTuple):
-    """What a tick saw that decides whether a profile is measured.
+    """The facts of a tick that decide whether a profile is measured.
 
     ``why_not``: why no limits may be set, '' when they may.  ``detectors``:
     the modes of those that name antagonists.  ``incidents``: the victims of
@@ -60,7 +61,8 @@ class Situation(NamedTuple):
 
 
 class Profiling:
-    """At most one profile at a time; for the thread of the ticks.
+    """The measuring of at most one profile at a time; for the thread of the
+    ticks.
 
     :param seconds_per_day: of injection, 0 for none
     :param stop_file: the kill switch, which the process watches, too
@@ -78,17 +80,17 @@ class Profiling:
         self._stop_file = stop_file
         self._lease_s = lease_s
         self._done: list[str] = []
-        self._order: orders_.ProfilingOrder | None = None
+        self._order: ProfilingOrder | None = None
         self._process: process.Process | None = None
         self._cleaner: process.Process | None = None
-        self._waiting: list[ProfilingEvent] = []
+        self._waiting: list[report.Profiling] = []
         self._began_s = self._stopped_s = 0.0
         self._limit_s = 0.0
         self._why = self._instance = ''
 
-    def follow(self, now: float, order: orders_.ProfilingOrder | None,
+    def follow(self, now: float, order: ProfilingOrder | None,
                document: Mapping[str, Any], sample: HostSample | None
-               ) -> list[ProfilingEvent]:
+               ) -> list[report.Profiling]:
         """Do as :meth:`tick` with what a tick saw.
 
         :param document: the status without limits and VMs
@@ -99,7 +101,7 @@ class Profiling:
         return self.tick(now, time.time(), order, situation_of(
             document, sample, self._detectors))
 
-    def orders(self, orders: orders_.Orders) -> orders_.Orders:
+    def orders(self, orders: Orders) -> Orders:
         """Return the orders while a profile is measured: no detector limits
         others for the sake of the VM that is injected beside."""
         if self._process is None or not self._instance:
@@ -108,8 +110,8 @@ class Profiling:
             unprotected=orders.unprotected | {self._instance})
 
     def tick(self, now: float, wall_s: float,
-             order: orders_.ProfilingOrder | None, situation: Situation
-             ) -> list[ProfilingEvent]:
+             order: ProfilingOrder | None, situation: Situation
+             ) -> list[report.Profiling]:
         """Begin, go on with or end what is ordered.
 
         :param now: CLOCK_BOOTTIME in seconds
@@ -133,13 +135,12 @@ class Profiling:
         if not why:
             self._limit_s = min(order.seconds, left_s)
             why = self._begin(now, order, situation)
-        return [ProfilingEvent(
-            wall_s, 'ended' if why else 'began', order.id, order.workload,
-            detail=fit.sentence(why))]
+        return [_event(wall_s, 'ended' if why else 'began', order,
+                       detail=why)]
 
-    def close(self, now: float) -> list[ProfilingEvent]:
+    def close(self, now: float) -> list[report.Profiling]:
         """End what is being measured: the agent ends."""
-        events: list[ProfilingEvent] = []
+        events: list[report.Profiling] = []
         if self._process is not None:
             self._stop(now, 'the agent ends')
             if not self._process.wait(END_S):
@@ -151,7 +152,7 @@ class Profiling:
             events += self._cleaned() or self._waiting
         return events
 
-    def _cleaned(self) -> list[ProfilingEvent]:
+    def _cleaned(self) -> list[report.Profiling]:
         """Return what waits for what was left to be removed, once it is."""
         if self._cleaner is None or self._cleaner.status() is None:
             return []
@@ -166,7 +167,7 @@ class Profiling:
         events, self._waiting = self._waiting, []
         return events
 
-    def _begin(self, now: float, order: orders_.ProfilingOrder,
+    def _begin(self, now: float, order: ProfilingOrder,
                situation: Situation) -> str:
         """Start the process; why that failed, '' if it did not."""
         workload = situation.workloads[order.workload]
@@ -190,8 +191,8 @@ class Profiling:
         return ''
 
     def _go_on(self, now: float, wall_s: float,
-               order: orders_.ProfilingOrder | None, situation: Situation
-               ) -> list[ProfilingEvent]:
+               order: ProfilingOrder | None, situation: Situation
+               ) -> list[report.Profiling]:
         assert self._process is not None and self._order is not None
         if self._process.status() is not None:
             return self._end(now, wall_s)
@@ -205,7 +206,7 @@ class Profiling:
             self._process.kill()
         return []
 
-    def _why_end(self, now: float, order: orders_.ProfilingOrder | None,
+    def _why_end(self, now: float, order: ProfilingOrder | None,
                  situation: Situation) -> str:
         assert self._order is not None
         if order is None or order.id != self._order.id:
@@ -219,7 +220,7 @@ class Profiling:
         self._why, self._stopped_s = self._why or why, now
         self._process.stop()
 
-    def _end(self, now: float, wall_s: float) -> list[ProfilingEvent]:
+    def _end(self, now: float, wall_s: float) -> list[report.Profiling]:
         assert self._process is not None and self._order is not None
         status = self._process.status()
         profile, complaint = self._process.texts()
@@ -237,11 +238,10 @@ class Profiling:
         if is_measured and len(profile) > MAX_PROFILE_BYTES:
             is_measured = False
             complaint = f'a profile of more than {MAX_PROFILE_BYTES} bytes'
-        events = [ProfilingEvent(
-            wall_s, 'measured' if is_measured else 'ended', order.id,
-            order.workload, seconds,
-            '' if is_measured else fit.sentence(
-                self._why or complaint or 'it wrote no profile'),
+        events = [_event(
+            wall_s, 'measured' if is_measured else 'ended', order, seconds,
+            '' if is_measured else
+            self._why or complaint or 'it wrote no profile',
             profile if is_measured else '')]
         if self._cleaner is None:
             return events
@@ -259,6 +259,17 @@ class Profiling:
             self._cleaner.stop()
 
 
+def _event(wall_s: float, what: str, order: ProfilingOrder,
+           seconds: float = 0.0, detail: str = '', profile: str = ''
+           ) -> report.Profiling:
+    return report.Profiling(
+        sequence=1, time_s=fit.time_s(wall_s), id=order.id,
+        what=what,                          # type: ignore[arg-type]
+        workload=fit.name(order.workload),
+        seconds=fit.amount(seconds) or 0.0, detail=fit.sentence(detail),
+        profile=profile)
+
+
 def situation_of(document: Mapping[str, Any], sample: HostSample | None,
                  detectors: Collection[str]) -> Situation:
     """Return what decides whether a profile is measured.
@@ -271,7 +282,7 @@ def situation_of(document: Mapping[str, Any], sample: HostSample | None,
     isolation = Mode(document['isolation'].get('mode', Mode.OFF))
     state = document['state']
     return Situation(
-        why_not=('' if state == journal.RUNNING else
+        why_not=('' if state == tick_events.RUNNING else
                  f'no limits are set here: {state}'),
         enforcing=Mode.ENFORCE in (*modes.values(), isolation),
         detectors=[modes[name] for name in detectors if name in modes],
@@ -283,7 +294,7 @@ def situation_of(document: Mapping[str, Any], sample: HostSample | None,
                    for each in (sample.workloads if sample else ())})
 
 
-def why_not(now: float, order: orders_.ProfilingOrder, situation: Situation,
+def why_not(now: float, order: ProfilingOrder, situation: Situation,
             left_s: float) -> str:
     """Return why an order is not begun, '' if it may be.
 

@@ -68,29 +68,29 @@ def pool_if_worse(signal: str, members: Sequence[str], history: History,
     Of those that were there for most of the time.  ``None`` for a group that
     is not, and for one that is not known long enough.
     """
-    known: dict[str, tuple[Levels, list[float]]] = {}
+    series: dict[str, tuple[Levels, list[float]]] = {}
     for name in members:
         levels = history.levels(name, signal)
         values = [level for level in levels if level is not None]
         if values:
-            known[name] = levels, values
-    most = max([len(values) for _, values in known.values()], default=0)
+            series[name] = levels, values
+    most = max([len(values) for _, values in series.values()], default=0)
     if most < explanation.MIN_SAMPLES:
         return None
     means = {name: sum(values) / len(values)
-             for name, (_, values) in known.items()
+             for name, (_, values) in series.items()
              if 2 * len(values) >= most}
     units = {name: scale(signal, mean) for name, mean in means.items()}
     # Nearly none is worse off.  What no member can be no mean of them can.
-    if not _worse(signal, min([min(known[name][1]) / unit
+    if not _worse(signal, min([min(series[name][1]) / unit
                                for name, unit in units.items()]),
-                  max([max(known[name][1][-RECENT:]) / unit
+                  max([max(series[name][1][-RECENT:]) / unit
                        for name, unit in units.items()]), limits):
         return None
     at: dict[int, list[float]] = {}
     for name, unit in units.items():
         for index, (level, free) in enumerate(zip(
-                known[name][0], history.free, strict=True)):
+                series[name][0], history.free, strict=True)):
             if level is not None and free:
                 at.setdefault(index, []).append(level / unit)
     indexes = sorted(at)
@@ -142,15 +142,16 @@ def analyse(now: float, group: VictimGroup, present: Sequence[str],
     own = own_load(signal, load, members, taken)
     total = [sum([use(point) or 0.0 for point in sample.values()])
              for sample in taken]
-    known = explanation.explain(
+    explained = explanation.explain(
         pool.values, own, uses, total=total,
         max_chance=limits.max_chance, min_share=limits.min_share,
         min_use=min_use)
     least = limits.min_effect[signal]
-    if not known.named or effect(signal, known.base, known.raised) < least:
+    if not explained.named or effect(
+            signal, explained.base, explained.raised) < least:
         return None
     return _disturbance(
-        now, group, signal, pool, taken, known, load, own,
+        now, group, signal, pool, taken, explained, load, own,
         [name for name in present if name not in pool.means], least)
 
 
@@ -168,7 +169,7 @@ def _use(signal: str, sample: Points, limits: Thresholds
 
 def _series(name: str, use: Callable[[Point], float | None],
             samples: Sequence[Points]) -> list[float] | None:
-    """What a suspect used, sample by sample; 0 while it was not there.
+    """Return what a suspect used, sample by sample; 0 while it was not there.
 
     Short gaps are filled with what was known last.  ``None`` when too
     little is known to accuse it.
@@ -206,10 +207,10 @@ def _load(signal: str, pool: Pool, members: Sequence[str],
 
 
 def _disturbance(now: float, group: VictimGroup, signal: str, pool: Pool,
-                 samples: Sequence[Points], known: Explanation, load: str,
+                 samples: Sequence[Points], explained: Explanation, load: str,
                  own: Sequence[Sequence[float]], newcomers: Sequence[str],
                  least: float) -> Disturbance:
-    together = known.together
+    together = explained.together
     middle = sum(evidence.low_and_high(together)) / 2
     works = [use > middle for use in together]
     quiet = evidence.low_and_high(together)[0]
@@ -217,24 +218,26 @@ def _disturbance(now: float, group: VictimGroup, signal: str, pool: Pool,
         pool.values, [[1.0] * len(together), *own, together])
     rest_values = [value for value, busy in zip(pool.values, works,
                                                 strict=True) if not busy]
-    members = _victims(signal, [*pool.means, *newcomers], samples, works,
-                       least) or _thresholds(signal, pool, known.base, least)
-    scores = dict(known.scores)
+    members = _victims(
+        signal, [*pool.means, *newcomers], samples, works, least
+        ) or _thresholds(signal, pool, explained.base, least)
+    scores = dict(explained.scores)
     return Disturbance(
-        group, signal, now, pool.means, known.base, least,
+        group, signal, now, pool.means, explained.base, least,
         evidence.noise(rest_values),
         cause=_cause(signal, list(pool.means), samples, works, least),
         members=members, load=load,
         own=[factors[0] + slope * quiet, *factors[1:]],
         named={name: Ground(name, GroundKind.TIMING, share=scores.get(name),
                             chance=chance)
-               for name, chance in known.named.items()},
-        scores=known.scores, raised=known.raised)
+               for name, chance in explained.named.items()},
+        scores=explained.scores, raised=explained.raised)
 
 
 def _victims(signal: str, names: Iterable[str], samples: Sequence[Points],
              works: Sequence[bool], least: float) -> dict[str, float]:
-    """Those that suffer, each with the threshold of its own signal.
+    """Return the workloads that suffer, each with the threshold of its own
+    signal.
 
     A member that came later, and was never seen undisturbed, is compared
     with those that stand before it.

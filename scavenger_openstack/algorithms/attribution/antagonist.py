@@ -22,7 +22,7 @@ from scavenger_openstack.algorithms import back_off
 
 
 class State(enum.StrEnum):
-    """Of one antagonist and one knob."""
+    """The state of one antagonist and one knob."""
 
     SUSPECTED = 'suspected'
     EXAMINED = 'examined'
@@ -33,7 +33,7 @@ class State(enum.StrEnum):
 
 
 class Event(enum.StrEnum):
-    """What moves it."""
+    """An event that moves an antagonist to another state."""
 
     EXAMINED = 'an experiment with it begins'
     CLEARED = 'the experiment is over, and does not name it'
@@ -59,7 +59,7 @@ class Event(enum.StrEnum):
 
 
 class Change(enum.StrEnum):
-    """What happens to its limit."""
+    """A change of an antagonist's limit."""
 
     NONE = 'stays'
     SET = 'set to a first guess'
@@ -124,7 +124,7 @@ NOT_AGAIN = 'is not limited again yet: the last limit did not help'
 
 @dataclasses.dataclass(slots=True)
 class Limit:
-    """What is in force, and how that goes.
+    """The limit in force of an antagonist, and how its trial goes.
 
     ``again``: it began as the last good one, for an antagonist that returned.
     ``levels``: the effects on those that suffered when it was cut first,
@@ -207,7 +207,8 @@ class Antagonist:
 
     def attribute(self, trials: dict[Disturbance, Trial | None],
                   last: Event) -> None:
-        """From now on these disturbances alone are attributed to it.
+        """Attribute these disturbances, and no others, to the antagonist from
+        now on.
 
         :param last: what moves it when there are none
         """

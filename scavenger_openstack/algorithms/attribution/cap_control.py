@@ -121,7 +121,7 @@ class CapControl:
                 del kept[key]
 
     def leave(self, now: float, names: Collection[str]) -> None:
-        """These are away, as while they reboot: their limits await them."""
+        """Keep the limits of workloads that are away, as while they reboot."""
         for key, _, limit in self._limited():
             if key[0] in names:
                 self._remember(now, key, limit.cap.value, Event.AWAY)
@@ -187,7 +187,7 @@ class CapControl:
                 antagonist.move(Event.HOLDS_LITTLE)
 
     def examine(self, keys: Collection[KnobKey]) -> None:
-        """These are in an experiment, and no others are any more."""
+        """Take these, and no others, as in an experiment."""
         for key, antagonist in self.antagonists.items():
             if antagonist.state is State.EXAMINED and key not in keys:
                 antagonist.move(Event.CLEARED)

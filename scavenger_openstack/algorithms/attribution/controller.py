@@ -167,7 +167,8 @@ class Controller:
                                    self.params.direct_share))
 
     def _forget_the_gone(self, now: float, rates: Rates) -> None:
-        """Also those whose id another workload has now."""
+        """Forget workloads that are gone, also where another one has the id
+        now."""
         presence = self._presence
         changes = presence.follow(
             now, [rated.workload for rated in rates.workloads],
@@ -201,7 +202,7 @@ class Controller:
                 or not disturbance.over(now, self.params.quiet_s))
 
     def _judge(self, now: float, rates: Rates) -> None:
-        """What a new sample says."""
+        """Judge a new sample."""
         samples = list(self._history.samples)
         groups = groups_of(samples[-1])
         self._disturbances = {
@@ -294,7 +295,7 @@ class Controller:
         return holders is not None and holders.known
 
     def _take_search(self, now: float, rates: Rates) -> None:
-        """Go on with a search, and take what it has found."""
+        """Go on with a search, and take what it has named."""
         rest_s = self.params.back_off_s
         if not self._caps.may_limit(now):
             self._searches.end(now, rest_s)
@@ -302,18 +303,20 @@ class Controller:
         if ended is not None and self._history.samples:
             harm, finding = ended
             new = attributed(now, harm, finding, self._limits)
-            known = self._disturbances.get(harm.pair)
-            if new is not None and known is not None and known.named:
-                known.learn(new, self._caps.limited(known))
+            disturbance = self._disturbances.get(harm.pair)
+            if new is not None and disturbance is not None and (
+                    disturbance.named):
+                disturbance.learn(new, self._caps.limited(disturbance))
             elif new is not None:
                 self._add(now, new)
-                known = new
-            if new is not None and known is not None:
+                disturbance = new
+            if new is not None and disturbance is not None:
                 # The newest sample is of turns with limits, too.
-                known.newest = known.raised
-                known.latest = effect(known.signal, known.base, known.raised)
-                known.take(self._caps.answer(
-                    now, known, list(self._history.samples), new.named))
+                disturbance.newest = disturbance.raised
+                disturbance.latest = effect(
+                    disturbance.signal, disturbance.base, disturbance.raised)
+                disturbance.take(self._caps.answer(
+                    now, disturbance, list(self._history.samples), new.named))
         self._caps.examine(self._searches.examined)
 
     def _add(self, now: float, new: Disturbance) -> None:
@@ -371,7 +374,7 @@ class Controller:
 
     def _direct_look(self, now: float, group: VictimGroup, signal: str,
                      holders: direct.Holders) -> Disturbance | None:
-        """What a new answer of direct evidence names."""
+        """Return what a new answer of direct evidence names."""
         if signal == 'cpi':
             harm = self._harms.get((group, signal))
             new = None if harm is None else of_cache(
@@ -386,8 +389,8 @@ class Controller:
     def _cleared(self, signal: str, members: Sequence[str],
                  samples: Sequence[Points], holders: direct.Holders,
                  names: Collection[str]) -> list[str]:
-        """Those that direct evidence gives less than is needed to name
-        them."""
+        """Return the workloads that direct evidence gives less than is needed
+        to name them."""
         if holders.kind is not GroundKind.DIRECT:
             return []
         least = least_share(
@@ -400,7 +403,7 @@ class Controller:
                      members: list[str], signal: str, samples: list[Points],
                      rates: Rates, disturbance: Disturbance | None
                      ) -> tuple[Disturbance | None, bool]:
-        """What the window names, and whether that took an analysis.
+        """Return what the window names, and whether that took an analysis.
 
         Not what direct evidence clears: it held too little.  Where its answer
         is too old to tell, it is asked again before.

@@ -60,7 +60,7 @@ class Cubic:
         self._met = True
 
     def probe(self) -> None:
-        """What was taken for contention was none: look for it again."""
+        """Look for contention again: what was taken for it was none."""
         self._met = False
 
     def quiet(self, use: float, room: float = 1.0) -> None:

@@ -92,7 +92,8 @@ part of its level."""
 
 
 class Holders(NamedTuple):
-    """What held a resource while these members of a group waited for it.
+    """The workloads that held a resource while these members of a group waited
+    for it.
 
     ``shares``: of all that they waited, without themselves and the others of
     their group; ``unknown``: what nothing is known of.  ``kind`` is that of
@@ -139,7 +140,7 @@ class Holders(NamedTuple):
 
 
 class DirectAnswers:
-    """What is asked, and what was answered lately."""
+    """The questions that are open, and the answers of late."""
 
     def __init__(self) -> None:
         self._asked: tuple[Ask, ...] = ()
@@ -318,7 +319,8 @@ def pooled(signal: str, levels: Mapping[str, float],
 def disturbance(now: float, group: VictimGroup, signal: str,
                 holders: Holders, history: History, limits: Thresholds
                 ) -> Disturbance | None:
-    """What the holders do to a group; ``None`` if it hardly suffers of them.
+    """Return what the holders do to a group; ``None`` if it hardly suffers of
+    them.
 
     Those are named that held the resource for longest, and those that held it
     about as long; of what is left a later answer tells, once they are limited.
@@ -343,9 +345,9 @@ def disturbance(now: float, group: VictimGroup, signal: str,
                           if holders.shares[name] >= holders.own],
                          holders.shares, raised)
     rest = max(0.0, 1 - sum([holders.shares[name] for name in names]))
-    known = [level / scale(signal, mean) for name, mean in means.items()
-             for level in history.levels(name, signal) if level is not None]
-    low, _ = evidence.low_and_high(known)
+    levels = [level / scale(signal, mean) for name, mean in means.items()
+              for level in history.levels(name, signal) if level is not None]
+    low, _ = evidence.low_and_high(levels)
     base = max(rest * raised, LINK_FULL - least if signal == LINK_USE
                else LEAST_BASE.get(signal, 0.0))
     if low > base and effect(signal, low, raised) >= least:
@@ -355,7 +357,7 @@ def disturbance(now: float, group: VictimGroup, signal: str,
     rank = rank_of(holders.shares)
     return Disturbance(
         group, signal, now, means, base, least,
-        max(NOISE * raised, evidence.noise(known)),
+        max(NOISE * raised, evidence.noise(levels)),
         cause=CAUSES[signal],
         members={name: above(signal, base / raised * level, least)
                  for name, level in means.items()},

@@ -81,7 +81,7 @@ BETTER = 0.75
 
 
 def effect(signal: str, base: float, level: float) -> float:
-    """By how much a signal is above its base; 0.1 is a tenth.
+    """Return by how much a signal is above its base; 0.1 is a tenth.
 
     A base of 0 (a PMU that counts no cycles) says nothing: there is none.
     """
@@ -103,7 +103,7 @@ def scale(signal: str, mean: float) -> float:
 
 def own_load(signal: str, load: str, members: Sequence[str],
              samples: Sequence[Points]) -> list[list[float]]:
-    """What the group and the rest of the foreground do of themselves.
+    """Return what the group and the rest of the foreground do of themselves.
 
     :param load: the field of a point that tells the group's own load, see
         :mod:`~scavenger_openstack.algorithms.attribution.analysis`
@@ -147,7 +147,7 @@ def groups_of(sample: Points) -> dict[VictimGroup, list[str]]:
 
 @dataclasses.dataclass(slots=True)
 class Effects:
-    """What disturbances have to know of what was done about them.
+    """The facts about limits that disturbances depend on.
 
     ``limited``: more than before, so their levels before tell nothing now.
     ``undisturbed``: those that suffer as much without their antagonists.
@@ -226,7 +226,7 @@ class Disturbance:
 
     @property
     def suffers_now(self) -> bool:
-        """By the newest sample alone."""
+        """Return whether the group suffers by the newest sample alone."""
         return self.latest is not None and self.latest > self.least
 
     @property
@@ -237,7 +237,8 @@ class Disturbance:
 
     @property
     def at_ease(self) -> bool:
-        """So far from suffering that caps may grow."""
+        """Return whether the group is so far from suffering that caps may
+        grow."""
         return (self.excess is not None
                 and self.excess < EASE * self.tolerated)
 
@@ -291,17 +292,17 @@ class Disturbance:
             name: own for name in {**self.means, **self.members}
             if name in sample
             and (own := sample[name].level(self.signal)) is not None}
-        known = [name for name in self.means if name in self.values]
-        if not known:       # what it was before tells nothing about now
+        members_now = [name for name in self.means if name in self.values]
+        if not members_now:       # what it was before tells nothing about now
             self.newest = self.latest = self.excess = None
             return
         self.seen_s = now
         ratios = [self.values[name] / scale(self.signal, self.means[name])
-                  for name in known]
+                  for name in members_now]
         self.newest = sum(ratios) / len(ratios)
         base = self.base
         if self.own:
-            loads = own_load(self.signal, self.load, known, [sample])
+            loads = own_load(self.signal, self.load, members_now, [sample])
             base = sum([factor * load[0] for factor, load in zip(
                 self.own, [[1.0], *loads], strict=True)])
         base = above(self.signal, max(base, self.base), self.shift)
@@ -334,7 +335,7 @@ class Disturbance:
         self.excess = None
 
     def take(self, effects: Effects) -> None:
-        """What was done about it."""
+        """Take what was done about the disturbance."""
         if self in effects.undisturbed and self.latest is not None:
             self._move(self.latest)
         if self in effects.limited:
@@ -397,12 +398,13 @@ class Disturbance:
         self.cleared.difference_update(limited)
 
     def disturbed(self, now: float, within_s: float) -> list[str]:
-        """Those that are named and disturbed in the last ``within_s``."""
+        """Return the named workloads that disturbed in the last
+        ``within_s``."""
         return [name for name in self.named
                 if now - self.active_s.get(name, self.named_s) < within_s]
 
     def disturbing(self, now: float) -> list[str]:
-        """Those that are named and disturb now."""
+        """Return the named workloads that disturb now."""
         return [name for name in self.disturbed(now, NOW_S)
                 if name not in self.cleared]
 

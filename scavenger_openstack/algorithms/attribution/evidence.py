@@ -42,7 +42,7 @@ def dot(a: Series, b: Series) -> float:
 
 
 def changes(series: Series) -> list[float]:
-    """From each sample to the next: one value less."""
+    """Return the change from each sample to the next: one value less."""
     return [b - a for a, b in zip(series, series[1:], strict=False)]
 
 
@@ -71,7 +71,7 @@ def span(columns: Iterable[Series]) -> list[list[float]]:
 
 
 def without(series: Series, spanned: Iterable[Series]) -> list[float]:
-    """What is left of a series when its part in a span is taken out."""
+    """Return what is left of a series when its part in a span is taken out."""
     left = list(series)
     for column in spanned:
         factor = dot(column, left)
@@ -89,9 +89,9 @@ def fit(series: Series, columns: Sequence[Series]) -> list[float]:
     for index, column in enumerate(columns):
         left, part = list(column), [0.0] * len(columns)
         part[index] = 1.0
-        for one, made in zip(spanned, parts, strict=True):
-            factor = dot(one, left)
-            left = [a - factor * b for a, b in zip(left, one, strict=True)]
+        for base, made in zip(spanned, parts, strict=True):
+            factor = dot(base, left)
+            left = [a - factor * b for a, b in zip(left, base, strict=True)]
             part = [a - factor * b for a, b in zip(part, made, strict=True)]
         norm = dot(left, left)
         if norm > NEGLIGIBLE * dot(column, column) and norm > 0:
@@ -99,8 +99,8 @@ def fit(series: Series, columns: Sequence[Series]) -> list[float]:
             spanned.append([value * scale for value in left])
             parts.append([value * scale for value in part])
     fitted = [0.0] * len(columns)
-    for one, made in zip(spanned, parts, strict=True):
-        factor = dot(one, series)
+    for base, made in zip(spanned, parts, strict=True):
+        factor = dot(base, series)
         fitted = [a + factor * b for a, b in zip(fitted, made, strict=True)]
     return fitted
 
@@ -135,14 +135,15 @@ class Residuals:
         return self._others.keys()
 
     def of(self, name: str) -> list[float]:
-        """What is left of one of the others."""
+        """Return what is left of one of the other series."""
         return without(self._others[name], self._spanned)
 
     def square(self, name: str) -> float:
         return self._squares[name]
 
     def correlation(self, name: str) -> float:
-        """With the target; 0 when nothing is left of one."""
+        """Return the correlation with the target; 0 when nothing is left of
+        one."""
         norm = self._squares[name] * self._square
         return self._products[name] / math.sqrt(norm) if norm > 0 else 0.0
 
@@ -186,7 +187,7 @@ def effective_samples(count: int, a: Series, b: Series) -> float:
 
 
 def by_chance(correlation: float, samples: float,
-              known: int) -> float | None:
+              removed: int) -> float | None:
     """Chance that independent series correlate as much or more.
 
     :param samples: independent ones; see :func:`effective_samples`
@@ -195,7 +196,7 @@ def by_chance(correlation: float, samples: float,
 
     ``None`` for fewer than :data:`MIN_FREEDOM` left.  Source: Fisher's z.
     """
-    freedom = samples - known - 2
+    freedom = samples - removed - 2
     if freedom < MIN_FREEDOM:
         return None
     if correlation <= 0:
@@ -243,11 +244,11 @@ def any_of(chance: float, number: int) -> float:
     return -math.expm1(number * math.log1p(-min(chance, 1 - 1e-12)))
 
 
-def low_and_high(series: Series, extremes: int = 3) -> tuple[float, float]:
-    """Means of the few smallest and of the few largest values.
+def low_and_high(series: Series) -> tuple[float, float]:
+    """Return the means of the three smallest and of the three largest values.
 
     Quantiles would not see what has only just begun.
     """
     ordered = sorted(series)
-    return (sum(ordered[:extremes]) / len(ordered[:extremes]),
-            sum(ordered[-extremes:]) / len(ordered[-extremes:]))
+    low, high = ordered[:3], ordered[-3:]
+    return sum(low) / len(low), sum(high) / len(high)

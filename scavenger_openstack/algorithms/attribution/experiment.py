@@ -55,7 +55,8 @@ SLACK = 0.01
 
 
 class Suspect(NamedTuple):
-    """What it uses, in the unit of the knob, and how likely it is."""
+    """A suspect: what it uses, in the unit of the knob, and how likely it
+    is."""
 
     use: float
     weight: float
@@ -164,8 +165,8 @@ class Experiment:
             for mean in self._means(name, limits=True)])}
 
     def idle(self) -> set[str]:
-        """Those that rested while they were not limited, or of which nothing
-        is known."""
+        """Return suspects that rested while they were not limited, or of which
+        nothing is known."""
         return {name for name, suspect in self.suspects.items()
                 if self._too_many([
                     mean is None or mean < WORKING * suspect.use
@@ -194,7 +195,7 @@ class Experiment:
         return self._order[turn // 2] == (turn % 2 == 0)
 
     def _means(self, name: str, *, limits: bool) -> list[float | None]:
-        """What a suspect used in each turn of one kind."""
+        """Return what a suspect used in each turn of one kind."""
         return [sum(used) / len(used) if (used := uses[name]) else None
                 for turn, uses in enumerate(self._used)
                 if self._limits(turn) is limits]

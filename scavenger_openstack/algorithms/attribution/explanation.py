@@ -46,7 +46,7 @@ EXPLAINED = 1e-6
 
 
 class Explanation(NamedTuple):
-    """What a signal follows.
+    """The suspects that a signal follows.
 
     ``named``: antagonist -> chance that any innocent scores as high.
     ``scores``: of all that were looked at, the correlation with what the
@@ -77,9 +77,9 @@ def explain(signal: Series, own: Sequence[Series],
     :param min_use: the same in the unit of the use
     """
     count = len(signal)
-    known = evidence.span([[1.0] * count, *own])
+    own_span = evidence.span([[1.0] * count, *own])
     known_changes = evidence.span([evidence.changes(values) for values in own])
-    left = evidence.without(signal, known)
+    left = evidence.without(signal, own_span)
     mean = sum(signal) / count
     nothing = Explanation({}, (), mean, mean, [0.0] * count)
     if evidence.dot(left, left) <= evidence.NEGLIGIBLE * count * mean * mean:
@@ -89,7 +89,7 @@ def explain(signal: Series, own: Sequence[Series],
                 if _spread(use) >= least > 0]
     if not material:
         return nothing
-    moves = {name: evidence.without(uses[name], known) for name in material}
+    moves = {name: evidence.without(uses[name], own_span) for name in material}
     scores = sorted(
         [(name, evidence.correlation(move, left))
          for name, move in moves.items()],
@@ -98,18 +98,18 @@ def explain(signal: Series, own: Sequence[Series],
              for name, use in uses.items()}
     named = _name(left, evidence.without(evidence.changes(signal),
                                          known_changes),
-                  moves, steps, len(known), len(uses), max_chance)
+                  moves, steps, len(own_span), len(uses), max_chance)
     if not named:
         return nothing._replace(scores=scores)
     _add_those_alike(named, moves, uses)
     together = [sum(at) for at in zip(*[uses[name] for name in named],
                                       strict=True)]
-    base, raised = _effect(signal, left, together, known)
+    base, raised = _effect(signal, left, together, own_span)
     return Explanation(named, scores, base, raised, together)
 
 
 def _name(left: Series, left_steps: Series, moves: Mapping[str, Series],
-          steps: Mapping[str, Series], known: int, suspects: int,
+          steps: Mapping[str, Series], removed: int, suspects: int,
           max_chance: float) -> dict[str, float]:
     """Take suspects in, best first, while chance does not explain them.
 
@@ -125,7 +125,7 @@ def _name(left: Series, left_steps: Series, moves: Mapping[str, Series],
             level.correlation(name) + timing.correlation(name)))
         if level.correlation(best) < MIN_CORRELATION:
             break
-        chance = _chance(best, material, level, timing, known, suspects,
+        chance = _chance(best, material, level, timing, removed, suspects,
                          max_chance)
         if chance > max_chance:
             break
@@ -135,12 +135,12 @@ def _name(left: Series, left_steps: Series, moves: Mapping[str, Series],
         timing.take_out(best)
         material = [name for name in material if name != best
                     and level.square(name) > EXPLAINED * before[name]]
-        known += 1
+        removed += 1
     return named
 
 
 def _chance(name: str, material: Sequence[str], level: evidence.Residuals,
-            timing: evidence.Residuals, known: int, suspects: int,
+            timing: evidence.Residuals, removed: int, suspects: int,
             max_chance: float) -> float:
     """Chance that any innocent follows the signal as well as this one.
 
@@ -151,7 +151,7 @@ def _chance(name: str, material: Sequence[str], level: evidence.Residuals,
     levels = evidence.by_chance(
         level.correlation(name),
         evidence.effective_samples(len(own), evidence.memory(own),
-                                   evidence.memory(level.target)), known)
+                                   evidence.memory(level.target)), removed)
     others = [other for other in material if other != name]
     there = set(material)
     others += [name for name in timing.names if name not in there]
@@ -172,7 +172,8 @@ def _chance(name: str, material: Sequence[str], level: evidence.Residuals,
 
 def _add_those_alike(named: dict[str, float], moves: Mapping[str, Series],
                      uses: Mapping[str, Series]) -> None:
-    """Those that work and rest with an antagonist, and use about as much."""
+    """Add workloads that work and rest with an antagonist, and use about as
+    much."""
     for first, chance in list(named.items()):
         for name, move in moves.items():
             if (name not in named
@@ -183,13 +184,13 @@ def _add_those_alike(named: dict[str, float], moves: Mapping[str, Series],
 
 
 def _effect(signal: Series, left: Series, together: Series,
-            known: Sequence[Series]) -> tuple[float, float]:
+            own_span: Sequence[Series]) -> tuple[float, float]:
     """The signal while the antagonists rest and while they work.
 
     Queues are convex, so a straight line ends too low, even below 0: the
     base is never below what was measured.
     """
-    move = evidence.without(together, known)
+    move = evidence.without(together, own_span)
     slope = evidence.dot(move, left) / evidence.dot(move, move)
     low, high = evidence.low_and_high(together)
     base = (sum(signal) / len(signal)

@@ -106,7 +106,7 @@ class Harm(NamedTuple):
 def harms(groups: Mapping[VictimGroup, Sequence[str]], history: History,
           limits: Thresholds, specs: specs_.Specs, cpu_model: str,
           best: BestWaits) -> list[Harm]:
-    """What each group suffers."""
+    """Return what each group suffers."""
     samples = list(history.samples)[-RECENT:]
     suffered = []
     for group, members in groups.items():
@@ -160,7 +160,7 @@ def _usual(signal: str, point: Point, specs: specs_.Specs, cpu_model: str
 
 
 def _low(name: str, signal: str, history: History) -> float | None:
-    """What the signal was at its best; ``None`` where little is known."""
+    """Return the signal at its best; ``None`` where little is known."""
     levels = [level for level in history.levels(name, signal)
               if level is not None]
     return (None if len(levels) < explanation.MIN_SAMPLES
@@ -290,11 +290,12 @@ def _follows(harm: Harm, name: str, samples: Sequence[Points],
     levels: list[float] = []
     misses: list[float] = []
     for sample in samples:
-        known = {member: level for member in harm.levels if member in sample
-                 and (level := sample[member].level(signal)) is not None}
+        levels_now = {
+            member: level for member in harm.levels if member in sample
+            and (level := sample[member].level(signal)) is not None}
         missed = (sample[name].misses_per_s if name in sample else 0.0)
-        if known and missed is not None:
-            levels.append(direct.pooled(signal, known, harm.levels))
+        if levels_now and missed is not None:
+            levels.append(direct.pooled(signal, levels_now, harm.levels))
             misses.append(missed)
     if len(levels) < explanation.MIN_SAMPLES:
         return False

@@ -111,22 +111,22 @@ class _Sums:
             memory_wait: float | None) -> None:
         self.workload = rated.workload
         self.ticks += 1
-        sums, known = self.sums, self.known
-        for index, found in enumerate((
+        sums, counts = self.sums, self.known
+        for index, total in enumerate((
                 rated.cpu_cores, rated.llc_misses_per_s, rated.io_bytes_per_s,
                 rated.io_ops_per_s, rated.throttled_share,
                 None if rated.run_delay is None or rated.cpu_cores is None
                 else rated.run_delay * rated.cpu_cores,
                 rated.net_tx_bytes_per_s)):
-            if found is not None and 0 <= found < math.inf:
-                sums[index] += found
-                known[index] += 1
+            if total is not None and 0 <= total < math.inf:
+                sums[index] += total
+                counts[index] += 1
         if link_use is not None:
             sums[7] += link_use
-            known[7] += 1
+            counts[7] += 1
         if memory_wait is not None and 0 <= memory_wait < math.inf:
             sums[8] += memory_wait
-            known[8] += 1
+            counts[8] += 1
         if rated.cpi and number(rated.cpi):
             self.instructions += (number(rated.cpu_cores) or 0.0) / rated.cpi
         # Most workloads have no value in most ticks: asked first, and cheap.
@@ -141,8 +141,8 @@ class _Sums:
     def point(self) -> Point:
         (cores, misses, io_bytes, io_ops, throttled, waited, tx, link_use,
          memory_wait) = [
-            total / known if known else None
-            for total, known in zip(self.sums, self.known, strict=True)]
+            total / count if count else None
+            for total, count in zip(self.sums, self.known, strict=True)]
         cpi, _, wait_s = [
             value / share if share > 0 else None for value, share
             in zip(self.values, self.weights, strict=True)]
@@ -188,7 +188,7 @@ def _link_uses(rates: Rates) -> dict[str, float]:
 
 def _link_use(workload: Workload, links: Mapping[str, str],
               uses: Mapping[str, float]) -> float | None:
-    """That of the link of a victim: only foreground is one."""
+    """Return the use of the link of a victim: only foreground is one."""
     if workload.priority is Priority.FOREGROUND:
         for interface in workload.interfaces:
             if interface in links:

@@ -40,7 +40,7 @@ def incidents(now: float, disturbance: Disturbance, caps: CapControl,
               quiet_s: float, background: AbstractSet[str],
               examined: Sequence[str], host: str, boot_id: str
               ) -> list[Incident]:
-    """Those that are open; the id of each stays until it ends.
+    """Return the open incidents; the id of each stays until it ends.
 
     :param quiet_s: what disturbed in the last so many seconds is shown, apart
         from what disturbs now

@@ -23,7 +23,8 @@ LEAST_SAMPLES = 3
 
 
 class _Looks(NamedTuple):
-    """At one pair: the times of the first and of the latest, and how many."""
+    """The analyses of one pair: the times of the first and of the latest, and
+    how many."""
 
     first_s: float
     latest_s: float
@@ -31,7 +32,7 @@ class _Looks(NamedTuple):
 
 
 class Looks:
-    """Of one host.
+    """The analyses of one host, and the chance that each may take.
 
     :param sample_s: so long a sample is
     :param window_s: the longest time between two looks at what suffers on
@@ -42,7 +43,7 @@ class Looks:
         self._looks: dict[Pair, _Looks] = {}
 
     def latest_s(self, pair: Pair) -> float:
-        """When it was looked at last."""
+        """Return when a pair was analysed last."""
         looks = self._looks.get(pair)
         return -math.inf if looks is None else looks.latest_s
 

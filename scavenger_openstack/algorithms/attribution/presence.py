@@ -25,7 +25,7 @@ class Changes(NamedTuple):
 
 
 class Presence:
-    """Those that are there, and instances that are away for a while.
+    """The workloads that are there, and instances that are away for a while.
 
     Neither caps nor guilt pass on to what is made again, nor to what an
     operator made foreground.  But an instance is the same when it is started
@@ -40,7 +40,7 @@ class Presence:
 
     @property
     def background(self) -> set[str]:
-        """Those that may be limited now."""
+        """The workloads that may be limited now."""
         return {name for name, (_, priority) in self._there.items()
                 if priority is Priority.BACKGROUND}
 
@@ -51,7 +51,7 @@ class Presence:
 
     @property
     def kept(self) -> Collection[str]:
-        """Those of which everything stays known."""
+        """The workloads of which everything stays known."""
         return self._away.keys() | self._kept
 
     def follow(self, now: float, workloads: list[Workload], remember_s: float
@@ -69,32 +69,32 @@ class Presence:
                           workload.priority)
             for workload in workloads}
         before = {**self._there, **{
-            name: known for name, (_, known) in self._away.items()}}
+            name: run for name, (_, run) in self._away.items()}}
         until_s = now + remember_s
-        away = {name: (until_s, known) for name, known
-                in self._there.items() if known[0] is None}
-        away.update((name, known) for name, known in self._away.items()
-                    if now < known[0])
-        self._away = {name: known for name, known in away.items()
+        away = {name: (until_s, run) for name, run
+                in self._there.items() if run[0] is None}
+        away.update((name, run) for name, run in self._away.items()
+                    if now < run[0])
+        self._away = {name: run for name, run in away.items()
                       if name not in there}
-        self._kept = {name for name, known in there.items()
-                      if known[1] is Priority.BACKGROUND
-                      and before.get(name) in (None, known)}
+        self._kept = {name for name, run in there.items()
+                      if run[1] is Priority.BACKGROUND
+                      and before.get(name) in (None, run)}
         self._there = there
         return Changes(
             [workload for workload in workloads
              if before.get(workload.id) != there[workload.id]],
-            [name for name, known in before.items()
-             if there.get(name) != known])
+            [name for name, run in before.items()
+             if there.get(name) != run])
 
     def state(self, until_s: float) -> list[list[object]]:
         """Background instances, and until when each may be away if it is
         not there after a restart."""
         return [
-            *([name, until_s] for name, known in self._there.items()
-              if known == (None, Priority.BACKGROUND)),
-            *([name, away_s] for name, (away_s, known)
-              in self._away.items() if known[1] is Priority.BACKGROUND)]
+            *([name, until_s] for name, run in self._there.items()
+              if run == (None, Priority.BACKGROUND)),
+            *([name, away_s] for name, (away_s, run)
+              in self._away.items() if run[1] is Priority.BACKGROUND)]
 
     def load(self, state: Iterable[tuple[object, object]]) -> None:
         """Go on from that."""

@@ -34,7 +34,7 @@ class Finding(NamedTuple):
 
 
 class Search:
-    """For the victims of one group, by one signal.
+    """The search for the antagonists of one group, by one signal.
 
     :param means: of the signal, by victim
     :param suspects: those that are looked among
@@ -92,8 +92,7 @@ class Search:
             *([name] for name in self._unjudged)) if group]
 
     def forget(self, names: Collection[str]) -> None:
-        """These are other workloads now: what was measured of them counts for
-        nothing."""
+        """Forget what was measured of these: they are other workloads now."""
         for name in names:
             self._suspects.pop(name, None)
         broken = not set(names).isdisjoint(self.names)
@@ -163,7 +162,8 @@ class Search:
         self._next()
 
     def _limit(self, name: str, rates: WorkloadRates) -> float:
-        """What it may use for a turn, in the unit of the knob."""
+        """Return what a suspect may use for a turn, in the unit of the
+        knob."""
         workload = rates.workload
         most = (1 - experiment.CUT) * self._suspects[name].use
         if self.knob is Knob.IO_BYTES_PER_S:

@@ -96,12 +96,12 @@ class Searches:
 
     @property
     def pair(self) -> Pair | None:
-        """For which victims the search is that goes on."""
+        """The victims of the search that goes on."""
         return None if self._harm is None else self._harm.pair
 
     def due(self, now: float, suffered: Sequence[Harm], sample_s: float
             ) -> list[Harm]:
-        """Of what is suffered, what may be searched for, the worst first."""
+        """Return harm that may be searched for, the worst first."""
         for harm in suffered:
             before_s, _ = self._suffered_s.get(harm.pair, (-sample_s, now))
             self._suffered_s[harm.pair] = before_s + sample_s, now
@@ -191,7 +191,7 @@ class Searches:
         return harm, search.finding
 
     def forget(self, names: Collection[str]) -> None:
-        """These are gone, or are other workloads now."""
+        """Forget workloads that are gone, or are others now."""
         if self._search is not None and names:
             self._search.forget(names)
             self._limits = {name: value for name, value
@@ -237,14 +237,14 @@ def _suspects(signal: str, victims: Mapping[str, float], sample: Points,
     """Background that uses much of what the victims lack, and that a limit
     would take something from."""
     knob = use_.KNOB_TO_LIMIT[signal]
-    known = signal == 'cpi' and any(
+    by_misses = signal == 'cpi' and any(
         point.misses_per_s is not None for point in sample.values())
     own = [sample[name].workload for name in victims if name in sample]
     suspects: dict[str, Suspect] = {}
     total = 0.0
     for name, point in sample.items():
         use = use_.use_of(knob, point) or 0.0
-        weight = (point.misses_per_s or 0.0) if known else use
+        weight = (point.misses_per_s or 0.0) if by_misses else use
         total += weight
         floor = point.workload.floor.get(knob, 0.0)
         if (use > 0 and floor <= experiment.CUT * use

@@ -47,7 +47,7 @@ def unexplained(history: History, answers: DirectAnswers, sample_s: float,
 
 
 def _held(name: str, answer: DirectEvidence) -> str:
-    """What ran meanwhile, where it is nothing to be named."""
+    """Return what ran meanwhile, where it is nothing to be named."""
     own_s = answer.holders.get(name, 0.0)
     others_s = sum(answer.holders.values()) - own_s
     return (f'of {answer.waited_s:.2g} s that it waited, its own threads ran '

@@ -16,7 +16,7 @@ import enum
 
 
 class TrialOutcome(enum.StrEnum):
-    """What came of a cap; the words that an incident's outcome uses."""
+    """The outcome of a cap; the words that an incident's outcome uses."""
 
     CONFIRMED = 'confirmed'
     REFUTED = 'refuted'
@@ -39,7 +39,7 @@ def verdict(before: float, after: Sequence[float],
 
 @dataclasses.dataclass(slots=True)
 class Tally:
-    """How caps turned out so far."""
+    """The counts of caps by outcome."""
 
     confirmed: int = 0
     refuted: int = 0

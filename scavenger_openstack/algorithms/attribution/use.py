@@ -40,7 +40,8 @@ the detector observes, or the write failed.  Such a limit proves nothing."""
 
 
 def use_of(knob: Knob, point: Point) -> float | None:
-    """What a workload uses, in the unit of the knob; ``None`` is unknown.
+    """Return what a workload uses, in the unit of the knob; ``None`` is
+    unknown.
 
     :raises KeyError: of this knob nothing is measured
     """
@@ -48,8 +49,8 @@ def use_of(knob: Knob, point: Point) -> float | None:
 
 
 def held_to(knob: Knob, cap: float, workload: Workload) -> float:
-    """What a workload can use at most under a cap, both in the unit of the
-    knob."""
+    """Return what a workload can use at most under a cap, both in the unit of
+    the knob."""
     if knob is Knob.IO_BYTES_PER_S:
         return cap * disk_limits(workload)
     return cap
@@ -63,8 +64,9 @@ def at_work(samples: Sequence[Points], names: Iterable[str], knob: Knob
     for name in names:
         uses = [use_of(knob, sample[name]) if name in sample else None
                 for sample in samples]
-        known = [use for use in uses if use is not None]
-        least = WORKING * evidence.low_and_high(known)[1] if known else 0.0
+        measured = [use for use in uses if use is not None]
+        least = (WORKING * evidence.low_and_high(measured)[1]
+                 if measured else 0.0)
         works = [busy or (use is not None and use > 0 and use >= least)
                  for busy, use in zip(works, uses, strict=True)]
     return works
@@ -77,8 +79,8 @@ def working(samples: Sequence[Points], name: str, knob: Knob
 
     :param samples: the newest last
     """
-    uses = [found for sample in samples if name in sample
-            and (found := use_of(knob, sample[name])) is not None]
+    uses = [used for sample in samples if name in sample
+            and (used := use_of(knob, sample[name])) is not None]
     point = samples[-1].get(name)
     use = None if point is None else use_of(knob, point)
     if (use is None or use <= 0

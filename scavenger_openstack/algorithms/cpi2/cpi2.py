@@ -32,20 +32,12 @@ from scavenger_openstack.algorithms.allowance import NOT_ALLOWED
 from scavenger_openstack.algorithms.cpi2 import capped
 from scavenger_openstack.algorithms.cpi2.capped import VictimKey
 from scavenger_openstack.algorithms.cpi2.params import Params as Params
-from scavenger_openstack.algorithms.cpi2.samples import CpiSampler
 from scavenger_openstack.algorithms.cpi2 import specs
+from scavenger_openstack.algorithms.sampling import CpiSampler
 from scavenger_openstack.algorithms.sampling import Sample
 from scavenger_openstack.algorithms import series
 from scavenger_openstack.algorithms.signals import SIGNALS
-from scavenger_openstack.types import Cap
-from scavenger_openstack.types import Decision
-from scavenger_openstack.types import Incident
-from scavenger_openstack.types import incident_id
-from scavenger_openstack.types import Knob
-from scavenger_openstack.types import Priority
-from scavenger_openstack.types import Rates
-from scavenger_openstack.types import UNPROTECTED
-from scavenger_openstack.types import Workload
+from scavenger_openstack import types
 
 NAME = 'cpi2'
 
@@ -65,15 +57,15 @@ def threshold(spec: specs.Spec, params: Params) -> float:
 
 
 def hard_caps(params: Params, *, best_effort: bool = False
-              ) -> Mapping[Knob, float]:
-    """What is left to an antagonist, by knob.
+              ) -> Mapping[types.Knob, float]:
+    """Return what is left to an antagonist, by knob.
 
     0.01 CPU-s/s to best-effort jobs and 0.1 to others; the cap on a disk is
     not in the paper.  Source: CPI2, section 5.
     """
-    return {Knob.CPU_CORES: params.cap_best_effort_cores if best_effort
+    return {types.Knob.CPU_CORES: params.cap_best_effort_cores if best_effort
             else params.cap_cores,
-            Knob.IO_BYTES_PER_S: params.cap_io_bytes_per_s}
+            types.Knob.IO_BYTES_PER_S: params.cap_io_bytes_per_s}
 
 
 def correlation(c: Sequence[float], u: Sequence[float],
@@ -87,7 +79,8 @@ def correlation(c: Sequence[float], u: Sequence[float],
 
 
 def _weight(c_i: float, c_threshold: float) -> float:
-    """What a suspect's use while the victim is at ``c_i`` says of it."""
+    """Return what a suspect's use while the victim is at ``c_i`` tells about
+    it."""
     if c_i > c_threshold:
         return 1 - c_threshold / c_i
     return c_i / c_threshold - 1 if c_i < c_threshold else 0.0
@@ -122,7 +115,7 @@ class _Victim:
     def __init__(self) -> None:
         self.history = specs.Statistics()
         self.flagged: collections.deque[float] = collections.deque()
-        self.incident: Incident | None = None
+        self.incident: types.Incident | None = None
         self.outlier_s = 0.0
 
 
@@ -174,15 +167,15 @@ class Controller:
         """See :class:`.decision.controller.Controller`."""
         self.params = params
 
-    def compare(self, found: specs.Specs) -> None:
+    def compare(self, received: specs.Specs) -> None:
         """Compare workloads with these specs, where there is one."""
-        self._specs = found
+        self._specs = received
 
     def allow(self, budget: Budget | None) -> None:
         """The new limits that the fleet governor lets this host set."""
         self._allowance.give(budget)
 
-    def evidence(self, incident: Incident) -> list[series.Series]:
+    def evidence(self, incident: types.Incident) -> list[series.Series]:
         """The victim's signal and what suspects used, over the correlation
         window.  Source: CPI2, figures 8 to 11."""
         samples = list(self._samples)
@@ -192,7 +185,7 @@ class Controller:
             lambda name: (str(self._signal.knob),
                           [sample.uses.get(name) for sample in samples]))
 
-    def step(self, now: float, rates: Rates) -> Decision:
+    def step(self, now: float, rates: types.Rates) -> types.Decision:
         """All caps that should be in force, and the open incidents."""
         if now > self._time_s:
             self._time_s = now
@@ -208,7 +201,7 @@ class Controller:
             for (name, victim), limit in self._capped.items()
             if now < limit.until_s and name in alive
             and victim in self._victims}
-        return Decision(
+        return types.Decision(
             tuple({name: limit.cap for (name, _), limit
                    in self._capped.items()}.values()),
             self._incidents(now),
@@ -216,7 +209,7 @@ class Controller:
              'analyses': self.analyses, 'victims': len(self._waiting)})
 
     def _follow_cpu_model(self, cpu_model: str) -> None:
-        """What was learnt on another CPU says nothing: CPI2, section 3.1."""
+        """Forget what was learnt on another CPU: CPI2, section 3.1."""
         if cpu_model in ('', self._cpu_model):
             return
         if self._cpu_model:
@@ -237,11 +230,11 @@ class Controller:
             tasks = {key[0]: victim.history
                      for key, victim in self._victims.items()
                      if self._applications.get(key[0]) == application}
-            found = specs.of_application(
+            of_all = specs.of_application(
                 tasks, min_tasks=self.params.min_tasks,
                 min_samples=self.params.min_samples)
-            if found is not None:
-                return found
+            if of_all is not None:
+                return of_all
         own = [victim.history for key, victim in self._victims.items()
                if key[0] == name]
         return specs.of_own(
@@ -256,7 +249,7 @@ class Controller:
             for name, rated in sample.rates.items()}
         alive = {}
         for name, rated in sample.rates.items():
-            if rated.workload.priority is Priority.FOREGROUND:
+            if rated.workload.priority is types.Priority.FOREGROUND:
                 key = (name, rated.workload.created_s)
                 alive[key] = self._victims.get(key) or _Victim()
         self._victims = alive
@@ -274,7 +267,7 @@ class Controller:
                 victim.history = victim.history.add(
                     value if limit is None else min(value, limit),
                     sample.uses.get(key[0])
-                    if self._signal.knob is Knob.CPU_CORES else None)
+                    if self._signal.knob is types.Knob.CPU_CORES else None)
             flagged = victim.flagged
             while flagged and flagged[0] <= now - params.outlier_window_s:
                 flagged.popleft()
@@ -286,7 +279,7 @@ class Controller:
                 self._waiting.setdefault(key, limit)
 
     def _analyse(self, now: float) -> None:
-        """At most one victim at a time: CPI2, section 4.2."""
+        """Analyse at most one victim at a time: CPI2, section 4.2."""
         if (not self._waiting or now - self._analysed_s
                 < self.params.analysis_interval_s):
             return
@@ -304,7 +297,7 @@ class Controller:
                 break
             rates = latest.rates.get(name)
             if (rates is not None
-                    and rates.workload.priority is Priority.BACKGROUND
+                    and rates.workload.priority is types.Priority.BACKGROUND
                     and not capped.is_held(self._capped, name,
                                            latest.uses.get(name))):
                 antagonist = name
@@ -314,22 +307,22 @@ class Controller:
             or self._allowance.take(now)))
         start = (victim.incident.time_s if victim.incident else
                  victim.flagged[0] if victim.flagged else now)
-        victim.incident = Incident(
-            id=incident_id(self._host, self._boot_id, key[0],
-                           self._signal.name, start),
+        victim.incident = types.Incident(
+            id=types.incident_id(self._host, self._boot_id, key[0],
+                                 self._signal.name, start),
             time_s=start, host=self._host, victim=key[0],
             signal=self._signal.name, value=latest.values.get(key[0]),
             threshold=limit, cause='unknown',
             suspects=tuple(suspects[:SHOWN]),
             antagonists=(antagonist,) if antagonist else (),
             action='' if may_limit or not antagonist else
-            NOT_ALLOWED if protected else UNPROTECTED)
+            NOT_ALLOWED if protected else types.UNPROTECTED)
         victim.flagged.clear()
         if may_limit:
             self._cap(latest.rates[antagonist].workload,
                       dict(suspects)[antagonist], key, now)
 
-    def _cap(self, antagonist: Workload, score: float, victim: VictimKey,
+    def _cap(self, antagonist: types.Workload, score: float, victim: VictimKey,
              now: float) -> None:
         params, knob = self.params, self._signal.knob
         value = hard_caps(params, best_effort=antagonist.killable)[knob]
@@ -337,13 +330,13 @@ class Controller:
         binds = (f'; its floor, {floor:g}, is kept, {value:g} would be left '
                  'without it' if floor > value else '')
         self._capped[antagonist.id, victim] = capped.Capped(
-            now + params.cap_s, Cap(
+            now + params.cap_s, types.Cap(
                 antagonist.id, knob, max(value, floor), NAME,
                 f'{self._signal.name} of {victim[0]} rises with its use: '
                 f'correlation {score:.2f}, {params.correlation_threshold:g} '
                 f'is enough; for {params.cap_s:g} s{binds}'))
 
-    def _incidents(self, now: float) -> tuple[Incident, ...]:
+    def _incidents(self, now: float) -> tuple[types.Incident, ...]:
         """Those that are open: a victim that was quiet for long enough has
         none, if nothing is limited for it."""
         caps = []

@@ -39,7 +39,7 @@ class Statistics(NamedTuple):
     cpu_cores: float | None = None
 
     def add(self, value: float, cpu_cores: float | None = None) -> Statistics:
-        """With one sample more (Welford)."""
+        """Return the statistics with one sample more (Welford)."""
         n = self.n + 1
         delta = value - self.mean
         mean = self.mean + delta / n
@@ -58,7 +58,8 @@ class Statistics(NamedTuple):
             _mean(self.cpu_cores, self.n, other.cpu_cores, other.n))
 
     def age(self, days: float, weight: float = AGE_WEIGHT) -> Statistics:
-        """The same samples, ``days`` later: they weigh less.
+        """Return the statistics of the same samples, ``days`` later: they
+        weigh less.
 
         Source: CPI2, section 3.1, read as a weight of the sample: the text
         multiplies the value itself, which would lower the mean each day.
@@ -119,8 +120,8 @@ def of_application(tasks: Mapping[str, Statistics], *,
     if len(enough) < min_tasks:
         return None
     total = Statistics()
-    for one in enough:
-        total = total.merge(one)
+    for statistics in enough:
+        total = total.merge(statistics)
     return Spec(total.mean, total.stddev or 0.0, total.n, len(enough),
                 'application', total.cpu_cores)
 

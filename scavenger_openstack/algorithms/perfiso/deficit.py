@@ -35,7 +35,7 @@ def deficit(curr_i: float, lim_i: float, D_i: float) -> float | None:
 
 
 def priority(deficit: float | None) -> float:
-    """What a weight is multiplied by: due over done, within bounds.
+    """Return what a weight is multiplied by: due over done, within bounds.
 
     Not in the paper.
     """

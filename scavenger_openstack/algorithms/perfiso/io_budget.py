@@ -48,7 +48,7 @@ MOST_OPS_PER_S = 1e9
 
 
 class Level:
-    """What one foreground workload waits when it is not disturbed.
+    """The wait of one foreground workload when it is not disturbed.
 
     ``x`` is its io_wait of the last tick.
     """
@@ -78,7 +78,7 @@ class Level:
 
     @property
     def sigma(self) -> float:
-        """As a share of mu."""
+        """The standard deviation as a share of mu."""
         return (self.window.stddev or 0.0) / self.mu
 
     def lower(self, strain: float, spread: float) -> None:
@@ -99,7 +99,7 @@ class Vote(NamedTuple):
 
 def tolerated(sigma: float, samples: int, *, c: float, tolerance: float,
               smoothing: int) -> float:
-    """By which share of mu the mean of some samples may be above mu.
+    """Return by which share of mu the mean of some samples may be above mu.
 
     ``sigma`` as a share of mu.  A mean of fewer than ``smoothing`` samples
     may be that much further off.  Not in the paper.
@@ -117,7 +117,7 @@ def strain(ratios: Sequence[float], spread: float) -> float:
 
 
 def judge(strain: float) -> Verdict:
-    """What a strain asks for.  Not in the paper."""
+    """Return what a strain asks for.  Not in the paper."""
     if strain > 1:
         return Verdict.SHRINK
     return Verdict.HOLD if strain > EASE else Verdict.GROW

@@ -59,15 +59,10 @@ from scavenger_openstack.algorithms.perfiso.io_budget import MOST_OPS_PER_S
 from scavenger_openstack.algorithms import saved_state
 from scavenger_openstack.algorithms import signals
 from scavenger_openstack.algorithms.window import samples
-from scavenger_openstack.types import Cap
-from scavenger_openstack.types import Decision
-from scavenger_openstack.types import Knob
-from scavenger_openstack.types import Priority
-from scavenger_openstack.types import Rates
-from scavenger_openstack.types import WorkloadRates
+from scavenger_openstack import types
 
 NAME = 'io_shares'
-KNOB = Knob.IO_OPS_PER_S
+KNOB = types.Knob.IO_OPS_PER_S
 
 LEAST_OPS_PER_S = 1.0
 """A floor below this counts as this: 0 would remove some limits.  Fewer
@@ -167,7 +162,7 @@ class _Background:
     __slots__ = ('keys', 'uses', 'floors', 'weights', 'parts', 'used',
                  'least', 'allowed')
 
-    def __init__(self, rates: Sequence[WorkloadRates]) -> None:
+    def __init__(self, rates: Sequence[types.WorkloadRates]) -> None:
         self.keys: list[RunKey] = [
             (rated[0].id, rated[0].created_s) for rated in rates]
         self.uses = [signals.number(rated.io_ops_per_s) for rated in rates]
@@ -175,8 +170,9 @@ class _Background:
                        for low in floors_of(rates, KNOB)]
         self.weights = [rated[0].vcpus for rated in rates]
         self.parts = parts_of(self.weights)
-        known = [use for use in self.uses if use is not None]
-        self.used = math.fsum(known) if len(known) == len(rates) else None
+        measured = [use for use in self.uses if use is not None]
+        self.used = (math.fsum(measured) if len(measured) == len(rates)
+                     else None)
         self.least = math.fsum(self.floors)
         self.allowed = math.fsum([
             low * signals.disk_limits(rated[0])
@@ -202,7 +198,7 @@ class Controller:
         self.params = params or Params()
         self._interval_s = interval_s
         self._time_s = -math.inf
-        self._decision = Decision()
+        self._decision = types.Decision()
         self._overcommitted = Overcommitted(host, boot_id)
         self._forget()
 
@@ -224,7 +220,7 @@ class Controller:
         self._done: dict[RunKey, collections.deque[tuple[float, ...]]] = {}
         self._busy: set[RunKey] = set()
 
-    def step(self, now: float, rates: Rates) -> Decision:
+    def step(self, now: float, rates: types.Rates) -> types.Decision:
         """All the caps that should be in force now.  ``now`` in seconds."""
         if not self._time_s < now < math.inf:
             return self._decision
@@ -233,9 +229,9 @@ class Controller:
             self._forget()
         self._time_s = now
         some = _Background([rated for rated in rates.workloads
-                            if rated[0].priority is Priority.BACKGROUND])
+                            if rated[0].priority is types.Priority.BACKGROUND])
         budget, facts = self._observe(rates, some)
-        caps: list[Cap] = []
+        caps: list[types.Cap] = []
         short: dict[str, tuple[float, float]] = {}
         if not some.keys or budget >= MOST_OPS_PER_S:
             self._caps, self._done, self._busy = {}, {}, set()
@@ -244,20 +240,20 @@ class Controller:
             facts['budget_ops_per_s'] = budget
             if some.least > budget:
                 short[str(KNOB)] = some.least, budget
-        self._decision = Decision(
+        self._decision = types.Decision(
             tuple(caps), self._overcommitted.incidents(now, short), facts,
             removal_reasons={(key[0], KNOB): NO_DISK for key in self._caps
                              if key not in self._busy})
         return self._decision
 
-    def _observe(self, rates: Rates, some: _Background,
+    def _observe(self, rates: types.Rates, some: _Background,
                  ) -> tuple[float, dict[str, Any]]:
-        """What the background may do in all, and why."""
+        """Return what the background may do in all, and why."""
         quiet = some.used is not None and some.used <= QUIET * some.allowed
         most = self.params.max_ops_per_s or MOST_OPS_PER_S
         self._budget.observe(
             [rated for rated in rates.workloads
-             if rated[0].priority is not Priority.BACKGROUND],
+             if rated[0].priority is not types.Priority.BACKGROUND],
             used=some.used, floors=some.least, most=most, quiet=quiet,
             binding=any(
                 use is not None and part > 0
@@ -269,7 +265,7 @@ class Controller:
             **self._budget.facts(), 'used_ops_per_s': some.used,
             'floors_ops_per_s': some.least, 'quiet': quiet}
 
-    def _share(self, some: _Background, budget: float) -> list[Cap]:
+    def _share(self, some: _Background, budget: float) -> list[types.Cap]:
         """Split the budget.  Down to a share at once, up step by step."""
         p = self.params
         deficits = self._deficits(some, budget)
@@ -290,7 +286,7 @@ class Controller:
             # Whole ones, as they are read back.
             value = self._caps[key] = max(low, float(math.floor(value)))
             if self._uses_disks(key, use):
-                caps.append(Cap(
+                caps.append(types.Cap(
                     key[0], KNOB, value, NAME,
                     why if rated is None else f'{why}; deficit {rated:+.2f}'))
         self._busy.intersection_update(self._caps)
@@ -310,7 +306,7 @@ class Controller:
         size = max(1, round(self.params.deficit_window_s / self._interval_s))
         uses, weights = some.uses, some.weights
         curr = math.fsum(use for use in uses if use is not None)
-        known = iter(parts_of([
+        parts_left = iter(parts_of([
             weight for weight, use in zip(weights, uses, strict=True)
             if use is not None]))
         before = self._done
@@ -321,7 +317,7 @@ class Controller:
             past = self._done[key] = before.get(key) or collections.deque(
                 maxlen=size)
             if use is not None:
-                past.append((use, next(known), curr))
+                past.append((use, next(parts_left), curr))
             if not past:
                 deficits.append(None)
                 continue
@@ -332,18 +328,18 @@ class Controller:
         return deficits
 
     def _reason(self, budget: float, count: int) -> str:
-        found = self._budget
-        if found.rule == 'learning':
+        limits = self._budget
+        if limits.rule == 'learning':
             return ('disks: learning how long the foreground waits '
                     'undisturbed, until then the floor')
-        if found.rule == 'blind':
+        if limits.rule == 'blind':
             return ('disks: how long the foreground waits is not measurable '
                     'any more, so the floor')
         why = ('no foreground workload uses them much'
-               if found.ratio is None else
-               f'the foreground waits {found.ratio:.2f} x as long as '
+               if limits.ratio is None else
+               f'the foreground waits {limits.ratio:.2f} x as long as '
                f'undisturbed')
-        if found.total is None or budget < found.total:
+        if limits.total is None or budget < limits.total:
             why = 'max_ops_per_s is set'
         return (f'disks: {why}, so {budget:.0f} operations/s for {count} '
                 'workloads')

@@ -20,12 +20,7 @@ import math
 from typing import NamedTuple
 
 from scavenger_openstack.algorithms import floors
-from scavenger_openstack.types import Cap
-from scavenger_openstack.types import Cpu
-from scavenger_openstack.types import Knob
-from scavenger_openstack.types import MAX_CPU
-from scavenger_openstack.types import Priority
-from scavenger_openstack.types import Rates
+from scavenger_openstack import types
 
 BUFFER_SHARE = 8 / 48
 """Buffer of the paper's servers: 8 of 48 logical CPUs kept the 99th
@@ -76,7 +71,7 @@ def buffer_cores(params: Params, cpus: int) -> int:
 
 
 class Bounds(NamedTuple):
-    """What the loop may do.
+    """The CPUs that the loop may choose and watch, and its buffer.
 
     :param allowed: the CPUs that it chooses from
     :param watched: those whose idleness counts
@@ -91,7 +86,7 @@ class Bounds(NamedTuple):
 
 
 def bounds(allowed: frozenset[int], shared: frozenset[int], buffer: int,
-           topology: Mapping[int, Cpu]) -> Bounds:
+           topology: Mapping[int, types.Cpu]) -> Bounds:
     """What to choose from and to watch, if known foreground only runs on
     the ``shared`` CPUs.
 
@@ -117,7 +112,7 @@ def bounds(allowed: frozenset[int], shared: frozenset[int], buffer: int,
 
 def grow_or_shrink(S: int, I: int, B: int,  # noqa: E741
                    least: int = 1) -> int:
-    """How many CPUs the background should have.
+    """Return how many CPUs the background should have.
 
     I < B: all that is missing at once, down to ``least``.  I > B: one more.
     Source: PerfIso, section 3.1.2; the steps and the one CPU: DESIGN 7.7.
@@ -128,7 +123,7 @@ def grow_or_shrink(S: int, I: int, B: int,  # noqa: E741
 
 
 def choose_cpus(count: int, allowed: Collection[int],
-                topology: Mapping[int, Cpu],
+                topology: Mapping[int, types.Cpu],
                 keep: Collection[int] = ()) -> frozenset[int]:
     """Which ``count`` of the ``allowed`` CPUs the background should have.
 
@@ -144,9 +139,9 @@ def choose_cpus(count: int, allowed: Collection[int],
     Fewer than ``count`` come back only if fewer are allowed.  Not in the
     paper; DESIGN 7.7.
     """
-    place = {cpu: topology.get(cpu) or Cpu(MAX_CPU + cpu, 0, 0)
+    place = {cpu: topology.get(cpu) or types.Cpu(types.MAX_CPU + cpu, 0, 0)
              for cpu in {*allowed, *topology}}
-    whole: dict[Cpu, int] = {}
+    whole: dict[types.Cpu, int] = {}
     for where in place.values():
         whole[where] = whole.get(where, 0) + 1
     held = frozenset(allowed).intersection(keep)
@@ -174,29 +169,30 @@ def choose_cpus(count: int, allowed: Collection[int],
     return held.difference(sorted(held, key=order)[:len(held) - count])
 
 
-def quota_floors(rates: Rates) -> tuple[Cap, ...]:
-    """What the background keeps while one CPU is still more than there is.
+def quota_floors(rates: types.Rates) -> tuple[types.Cap, ...]:
+    """Return what the background keeps while one CPU is still more than there
+    is.
 
     Source: DESIGN 7.7.
     """
     background = [rated for rated in rates.workloads
-                  if rated.workload.priority is Priority.BACKGROUND]
+                  if rated.workload.priority is types.Priority.BACKGROUND]
     return tuple(
-        Cap(rated.workload.id, Knob.CPU_CORES, floor, Controller.name,
-            'the background has one CPU left and the foreground still lacks '
-            'idle ones')
+        types.Cap(rated.workload.id, types.Knob.CPU_CORES, floor,
+                  Controller.name, 'the background has one CPU left and the '
+                  'foreground still lacks idle ones')
         for rated, floor in zip(background, floors.floors(
-            background, Knob.CPU_CORES), strict=True))
+            background, types.Knob.CPU_CORES), strict=True))
 
 
 class _Counts:
-    """How many of some CPUs sit in each core, cache and NUMA node."""
+    """The number of some CPUs in each core, cache and NUMA node."""
 
     __slots__ = ('core', 'llc', 'numa')
 
     def __init__(self, cpus: Collection[int],
-                 place: Mapping[int, Cpu]) -> None:
-        self.core: dict[Cpu, int] = {}
+                 place: Mapping[int, types.Cpu]) -> None:
+        self.core: dict[types.Cpu, int] = {}
         self.llc: dict[tuple[int, ...], int] = {}
         self.numa: dict[int, int] = {}
         for cpu in set(cpus):
@@ -219,7 +215,7 @@ class Shortage:
         self.lasts = False
         self._polls = self._short = 0
 
-    def look(self, polls: int, short: int) -> bool:
+    def update(self, polls: int, short: int) -> bool:
         """
         :param polls: how many there were so far
         :param short: those of them that found too few
@@ -242,7 +238,7 @@ class Controller:
     name = 'perfiso'
 
     def __init__(self, params: Params | None = None, *,
-                 topology: Mapping[int, Cpu],
+                 topology: Mapping[int, types.Cpu],
                  current: Collection[int] = ()) -> None:
         params = params or Params()
         self.buffer_cores = buffer_cores(params, len(topology))

@@ -29,11 +29,11 @@ import math
 from typing import Any
 from typing import NamedTuple
 
-from scavenger_openstack.algorithms.kubelet import is_of_kubelet
+from scavenger_openstack.algorithms.back_off import HoldTimes
+from scavenger_openstack.algorithms.back_off import Stay
+from scavenger_openstack.algorithms.classify import is_of_kubelet
 from scavenger_openstack.algorithms.max_min import split
 from scavenger_openstack.algorithms.signals import number
-from scavenger_openstack.algorithms.stay import HoldTimes
-from scavenger_openstack.algorithms.stay import Stay
 from scavenger_openstack.knobs import DEFAULT_FLOORS
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
@@ -67,7 +67,7 @@ ROUNDING = 1e-9
 
 
 class Unit(NamedTuple):
-    """What one quota is for.  Numbers in cores.
+    """A cgroup or VM that gets one quota.  Numbers in cores.
 
     ``most`` is what it can use, ``need`` what it is taken to need,
     ``quota`` its last one, ``None`` if it had none.
@@ -111,17 +111,17 @@ def left_over(before_s: Mapping[int, float], busy_s: Mapping[int, float],
         return None
     growths = [busy_s.get(cpu, math.nan) - before_s.get(cpu, math.nan)
                for cpu in cpus]
-    known = [growth for growth in growths if 0 <= growth < math.inf]
-    if not known:
+    measured = [growth for growth in growths if 0 <= growth < math.inf]
+    if not measured:
         return None
     # The kernel counts in ticks: only the sum over all CPUs is exact.
-    idle = len(known) - math.fsum(known) / interval_s
-    return min(max(0.0, idle + used), float(len(known)))
+    idle = len(measured) - math.fsum(measured) / interval_s
+    return min(max(0.0, idle + used), float(len(measured)))
 
 
 def units(background: Iterable[WorkloadRates], factor: float,
           quotas: Mapping[str, float]) -> list[Unit]:
-    """What gets a quota, from the workloads in it.
+    """Return what gets a quota, from the workloads in it.
 
     A floor is that of one workload, and more as far as several make use of
     theirs: else 60 that stand still would count for 6 cores.
@@ -133,23 +133,24 @@ def units(background: Iterable[WorkloadRates], factor: float,
     for rated in background:
         members.setdefault(rated[0].group or rated[0].id, []).append(rated)
     default = DEFAULT_FLOORS[Knob.CPU_CORES]
-    found = []
+    result = []
     for name, every in members.items():
         used = known_use(every)
-        sizes = [number(one[0].vcpus) or 0.0 for one in every]
+        sizes = [number(rated[0].vcpus) or 0.0 for rated in every]
         needs = [size if use is None else use * factor
                  for size, use in zip(sizes, used, strict=True)]
-        floors = [one[0].floor.get(Knob.CPU_CORES, default) for one in every]
+        floors = [rated[0].floor.get(Knob.CPU_CORES, default)
+                  for rated in every]
         most = math.fsum(sizes)
         quota = quotas.get(name)
         held = quota is not None and HELD_SHARE * quota <= math.fsum(
             use or 0.0 for use in used)
-        found.append(Unit(
+        result.append(Unit(
             name=name, most=most, quota=quota,
             need=most if held else min(most, math.fsum(needs)),
             floor=max(*floors, math.fsum(map(min, needs, floors))),
             slack=VM_SLACK if every[0][0].instance else 0.0))
-    return found
+    return result
 
 
 def known_use(background: Iterable[WorkloadRates]) -> list[float | None]:
@@ -167,24 +168,24 @@ def quotas(budget: float, every: Sequence[Unit]) -> list[float]:
     rises when it can.  What needs less than its floor counts with what it
     needs.
     """
-    needs, equal = [one.need for one in every], [1.0] * len(every)
+    needs, equal = [unit.need for unit in every], [1.0] * len(every)
     if math.fsum(needs) < budget:
-        shares = split(budget, [one.most for one in every], equal, needs)
+        shares = split(budget, [unit.most for unit in every], equal, needs)
     else:
         shares = split(budget, needs, equal, [
-            min(one.need, one.floor) for one in every])
-    wanted = [max(share, one.floor)
-              for share, one in zip(shares, every, strict=True)]
-    found = [
-        new if one.quota is None or one.quota < one.floor
-        or new > one.quota * (1 + one.slack) else one.quota
-        for one, new in zip(every, wanted, strict=True)]
+            min(unit.need, unit.floor) for unit in every])
+    wanted = [max(share, unit.floor)
+              for share, unit in zip(shares, every, strict=True)]
+    limits = [
+        new if unit.quota is None or unit.quota < unit.floor
+        or new > unit.quota * (1 + unit.slack) else unit.quota
+        for unit, new in zip(every, wanted, strict=True)]
     charged = math.fsum(
-        quota if quota > one.floor else min(quota, one.need)
-        for one, quota in zip(every, found, strict=True))
+        quota if quota > unit.floor else min(quota, unit.need)
+        for unit, quota in zip(every, limits, strict=True))
     if charged > budget * (1 + ROUNDING):
-        found = list(map(min, found, wanted))
-    return found
+        limits = list(map(min, limits, wanted))
+    return limits
 
 
 class Leftover:
@@ -240,18 +241,18 @@ class Leftover:
             return []
         budget, every = self.budget, units(background, self._factor,
                                            self._quotas)
-        least = math.fsum(one.floor for one in every)
+        least = math.fsum(unit.floor for unit in every)
         if budget <= least * (ROOM_FACTOR if self.full else 1.0):
             self._full.want(rates.time_s)
         else:
             self._full.release(rates.time_s)
         why = (f'everything else leaves {min(self._left):.2f} of '
                f'{self._cpus} CPUs: {budget:.2f} cores for all background')
-        self._quotas = {one.name: quota for one, quota in zip(
+        self._quotas = {unit.name: quota for unit, quota in zip(
             every, quotas(budget, every), strict=True)}
-        return [Cap(one.name, Knob.CPU_CORES, quota, OWNER, why)
-                for one, quota in zip(every, self._quotas.values(),
-                                      strict=True) if quota < one.most]
+        return [Cap(unit.name, Knob.CPU_CORES, quota, OWNER, why)
+                for unit, quota in zip(every, self._quotas.values(),
+                                       strict=True) if quota < unit.most]
 
     @property
     def budget(self) -> float:

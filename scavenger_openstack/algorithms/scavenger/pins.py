@@ -20,7 +20,7 @@ from scavenger_openstack.types import WorkloadRates
 
 
 class Pins(NamedTuple):
-    """What the pins of the foreground leave of a host's CPUs.
+    """The CPUs that the pins of the foreground leave.
 
     :param allowed: those that the background may have; may be empty
     :param shared: those that known foreground may use beside others; all of
@@ -73,16 +73,17 @@ def of(workloads: Iterable[WorkloadRates], cpus: Iterable[int]) -> Pins:
     dedicated: set[int] = set()
     shared: set[int] = set()
     pinned = 0
-    for one in foreground:
-        pinned += one.allowed_cpus is not None or bool(one.dedicated_cpus)
-        if one.dedicated_cpus is not None:
-            dedicated |= one.dedicated_cpus
-        elif one.allowed_cpus is not None:
-            confined.append(one.allowed_cpus)
+    for workload in foreground:
+        pinned += (workload.allowed_cpus is not None
+                   or bool(workload.dedicated_cpus))
+        if workload.dedicated_cpus is not None:
+            dedicated |= workload.dedicated_cpus
+        elif workload.allowed_cpus is not None:
+            confined.append(workload.allowed_cpus)
     if not pinned:
         return Pins(every, every, 0)
     allowed = allowed_cpus(every, confined, dedicated)
-    for one in foreground:
+    for workload in foreground:
         # Where none of a workload's CPUs is online, it may run anywhere.
-        shared |= ((one.allowed_cpus or every) & every) or every
+        shared |= ((workload.allowed_cpus or every) & every) or every
     return Pins(allowed, (allowed & shared) or allowed, pinned)

@@ -40,7 +40,8 @@ NORMAL = NormalDist()
 
 
 class Verdict(enum.IntEnum):
-    """What the IPC of one foreground workload asks for; the least wins."""
+    """The answer that the IPC of one foreground workload asks for; the least
+    wins."""
 
     MINIMUM = 0
     SHRINK = 1
@@ -74,7 +75,7 @@ def family_factor(c: float, workloads: int, smoothing: int) -> float:
 
 
 def judge(ipc: float, mu: float, spread: float) -> Verdict:
-    """What this IPC asks for; ``spread`` is c * sigma.
+    """Return what this IPC asks for; ``spread`` is c * sigma.
 
     Beyond mu +/- 2 spread: a new phase, the minimum.  Below mu - spread:
     shrink.  Within mu +/- spread: grow.  Between mu + spread and mu + 2

@@ -143,7 +143,8 @@ class Reserve:
 
 
 class Arrivals(NamedTuple):
-    """What newcomers and departures mean for the sum of the foreground.
+    """The amounts by which newcomers and departures move the sum of the
+    foreground.
 
     ``new_use``: what newcomers use, not yet part of the model.
     ``promised``: what is reserved for them.  ``shift``: by how much the
@@ -163,7 +164,7 @@ class _Member:
 
 
 class Members:
-    """What is part of the sum that a :class:`Reserve` has learnt.
+    """The workloads in the sum that a :class:`Reserve` has learnt.
 
     A new workload is reserved its allotment (twice the most that it has
     used, if there is none) until it has ``size`` samples; then the model
@@ -178,7 +179,7 @@ class Members:
         self._size = size
         self._members: dict[RunKey, _Member] | None = None
 
-    def look(self, uses: Iterable[Use]) -> Arrivals:
+    def update(self, uses: Iterable[Use]) -> Arrivals:
         """Account for the workloads that are there now."""
         size = self._size
         first = self._members is None
@@ -259,7 +260,7 @@ class Resource:
 
     @property
     def rule(self) -> str:
-        """How things stand: off, learning, holding or blind."""
+        """The rule in force: off, learning, holding or blind."""
         if self.x is None:
             return 'off'
         if self.missing > self._blind_ticks:
@@ -283,7 +284,7 @@ class Resource:
         self.missing = 0
         self.capacity = capacity
         self.x = max(0.0, x)
-        self.arrivals = self.members.look(uses)
+        self.arrivals = self.members.update(uses)
         if self.arrivals.shift:
             self.reserve.shift(self.arrivals.shift)
         settled = max(0.0, x - self.arrivals.new_use)
@@ -297,7 +298,8 @@ class Resource:
         return self.reserve.observe(settled, capacity)
 
     def reserved(self) -> float:
-        """What the foreground keeps: mu + headroom + newcomers' allotments.
+        """The reserve of the foreground: mu + headroom + newcomers'
+        allotments.
 
         While learning, what it uses now stands in for mu.
         """
@@ -310,7 +312,7 @@ class Resource:
                 + self.arrivals.promised)
 
     def budget(self) -> float:
-        """What the background may have in all: capacity - reserve.
+        """The most that the background may have in all: capacity - reserve.
 
         Source: Scavenger, section 4.1, step 3.
         """

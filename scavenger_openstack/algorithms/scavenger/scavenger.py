@@ -36,14 +36,7 @@ from scavenger_openstack.algorithms.scavenger.reserve import Resource
 from scavenger_openstack.algorithms.scavenger import usage
 from scavenger_openstack.algorithms.signals import number
 from scavenger_openstack.algorithms.window import samples as samples
-from scavenger_openstack.types import Cap
-from scavenger_openstack.types import Decision
-from scavenger_openstack.types import format_cpus
-from scavenger_openstack.types import Knob
-from scavenger_openstack.types import KnobKey
-from scavenger_openstack.types import Priority
-from scavenger_openstack.types import Rates
-from scavenger_openstack.types import WorkloadRates
+from scavenger_openstack import types
 
 NAME = 'scavenger'
 FULL = ('the host is full: with cpu.idle QEMU would not answer; the CPU quota '
@@ -52,26 +45,27 @@ GIB, MBIT = 2.0 ** 30, 125_000.0
 
 
 class _Tick:
-    """What one step looks at and what it has found so far."""
+    """The input and the results so far of one step."""
 
     __slots__ = ('rates', 'background', 'foreground', 'caps',
                  'overcommitted', 'shortage_bytes', 'removal_reasons')
 
-    def __init__(self, rates: Rates) -> None:
+    def __init__(self, rates: types.Rates) -> None:
         self.rates = rates
-        self.background: list[WorkloadRates] = []
-        self.foreground: list[WorkloadRates] = []
-        self.caps: list[Cap] = []
+        self.background: list[types.WorkloadRates] = []
+        self.foreground: list[types.WorkloadRates] = []
+        self.caps: list[types.Cap] = []
         self.overcommitted: dict[str, tuple[float, float]] = {}
         self.shortage_bytes = 0.0
-        self.removal_reasons: dict[KnobKey, str] = {}
+        self.removal_reasons: dict[types.KnobKey, str] = {}
 
-    def cap(self, workloads: Iterable[WorkloadRates], knob: Knob,
+    def cap(self, workloads: Iterable[types.WorkloadRates], knob: types.Knob,
             values: Iterable[float], why: str) -> None:
-        whole = knob is not Knob.CPU_CORES      # bytes
-        self.caps += [Cap(rated[0].id, knob, int(value) if whole else value,
-                          NAME, why)
-                      for rated, value in zip(workloads, values, strict=True)]
+        whole = knob is not types.Knob.CPU_CORES      # bytes
+        self.caps += [
+            types.Cap(rated[0].id, knob, int(value) if whole else value,
+                      NAME, why)
+            for rated, value in zip(workloads, values, strict=True)]
 
     def check(self, signal: str, floors: Iterable[float],
               budget: float) -> None:
@@ -100,7 +94,7 @@ class Controller:
         self.params = params or Params()
         self._interval_s = interval_s
         self._time_s = -math.inf
-        self._decision = Decision()
+        self._decision = types.Decision()
         self._memory = self._new_memory()
         self._links: dict[str, Resource] = {}
         self._quota = self._new_quota()
@@ -149,7 +143,7 @@ class Controller:
             share=p.cpu_leftover_share, demand_factor=p.demand_factor,
             blind_ticks=p.blind_ticks)
 
-    def step(self, now: float, rates: Rates) -> Decision:
+    def step(self, now: float, rates: types.Rates) -> types.Decision:
         """All the caps that should be in force now.  ``now`` in seconds."""
         if not self._time_s < now < math.inf:
             return self._decision
@@ -158,7 +152,7 @@ class Controller:
         params = self.params
         tick = _Tick(rates)
         for rated in rates.workloads:
-            (tick.background if rated[0].priority is Priority.BACKGROUND
+            (tick.background if rated[0].priority is types.Priority.BACKGROUND
              else tick.foreground).append(rated)
         facts: dict[str, Any] = {}
         if params.use_memory:
@@ -177,15 +171,15 @@ class Controller:
                 facts['leftover'] = self._leftover.facts()
                 if self._leftover.full:
                     tick.removal_reasons = dict.fromkeys(
-                        ((group, Knob.CPU_IDLE) for group in groups(
+                        ((group, types.Knob.CPU_IDLE) for group in groups(
                             rated for rated in idle if rated[0].instance)),
                         FULL)
                     idle = [rated for rated in idle if not rated[0].instance]
             tick.caps += [
-                Cap(group, Knob.CPU_IDLE, 1, NAME,
-                    'background runs only where nothing else wants to')
+                types.Cap(group, types.Knob.CPU_IDLE, 1, NAME,
+                          'background runs only where nothing else wants to')
                 for group in groups(idle)]
-        self._decision = Decision(
+        self._decision = types.Decision(
             tuple(tick.caps),
             self._overcommitted.incidents(now, tick.overcommitted), facts,
             tick.shortage_bytes, tick.removal_reasons)
@@ -206,26 +200,26 @@ class Controller:
     def _regulate_memory(self, tick: _Tick) -> dict[str, Any]:
         memory, rates, background = self._memory, tick.rates, tick.background
         used = usage.known(rated.memory_bytes for rated in background)
-        known = [use for use in used if use is not None]
+        measured = [use for use in used if use is not None]
         memory.observe(
             usage.foreground_memory(
                 rates.memory_total_bytes, rates.memory_available_bytes,
-                sum(known)),
+                sum(measured)),
             rates.memory_total_bytes,
             [((rated[0].id, rated[0].created_s), rated.memory_bytes,
               rated[0].memory_allotment_bytes) for rated in tick.foreground],
-            certain=len(known) == len(used))
+            certain=len(measured) == len(used))
         facts = memory.facts()
         rule = memory.rule
         if rule == 'off' or not background:
             self._frozen = {}
             return facts
-        floors = floors_of(background, Knob.MEMORY_BYTES)
+        floors = floors_of(background, types.Knob.MEMORY_BYTES)
         weights = [rated[0].vcpus for rated in background]
         budget = memory.budget()
         if rule == 'holding':
             self._frozen = {}
-            tick.shortage_bytes = sum(known) - budget
+            tick.shortage_bytes = sum(measured) - budget
             shares = split(budget, self._demands(used), weights, floors)
         else:       # nothing is killed in the initial window: DESIGN 7.3
             # No growth beyond current use: what each used when this began,
@@ -238,11 +232,11 @@ class Controller:
             if rule == 'learning' and math.fsum(shares) > budget:
                 shares = split(budget, shares, weights, floors)
         if rule != 'blind':
-            tick.check(str(Knob.MEMORY_BYTES), floors, budget)
+            tick.check(str(types.Knob.MEMORY_BYTES), floors, budget)
         limits = [(rated, share) for rated, share, low in
                   zip(background, shares, floors, strict=True)
                   if usage.binds(share, rated, low)]
-        tick.cap([rated for rated, _ in limits], Knob.MEMORY_BYTES,
+        tick.cap([rated for rated, _ in limits], types.Knob.MEMORY_BYTES,
                  [share for _, share in limits],
                  reason(facts, 'memory', 'GiB', GIB, len(background)))
         return facts
@@ -261,10 +255,10 @@ class Controller:
                 del self._links[link]
                 continue
             sent = usage.known(sender.net_tx_bytes_per_s for sender in senders)
-            known = [rate for rate in sent if rate is not None]
+            measured = [rate for rate in sent if rate is not None]
             resource.observe(
                 usage.foreground_rate(
-                    rates.link_tx_bytes_per_s.get(link), sum(known),
+                    rates.link_tx_bytes_per_s.get(link), sum(measured),
                     sum(rate or 0.0 for rate in usage.known(
                         rated.net_tx_bytes_per_s
                         for rated in theirs.get(link, ())))),
@@ -272,20 +266,20 @@ class Controller:
                 [((rated[0].id, rated[0].created_s),
                   rated.net_tx_bytes_per_s, None)
                  for rated in theirs.get(link, ())],
-                certain=len(known) == len(sent))
+                certain=len(measured) == len(sent))
             facts[link] = resource.facts()
             rule = resource.rule
             if rule == 'off' or not senders:
                 continue
-            shares = floors = floors_of(senders, Knob.EGRESS_BYTES_PER_S)
+            shares = floors = floors_of(senders, types.Knob.EGRESS_BYTES_PER_S)
             budget = resource.budget()
             if rule == 'holding':
                 shares = split(budget, self._demands(sent),
                                [sender[0].vcpus for sender in senders], floors)
             if rule != 'blind':
-                tick.check(f'{Knob.EGRESS_BYTES_PER_S} {link}', floors,
+                tick.check(f'{types.Knob.EGRESS_BYTES_PER_S} {link}', floors,
                            budget)
-            tick.cap(senders, Knob.EGRESS_BYTES_PER_S, shares,
+            tick.cap(senders, types.Knob.EGRESS_BYTES_PER_S, shares,
                      reason(facts[link], f'sending over {link}', 'Mbit/s',
                             MBIT, len(senders)))
         return facts
@@ -293,7 +287,7 @@ class Controller:
     def _regulate_quota(self, tick: _Tick, *, crowded: bool,
                         ) -> dict[str, Any]:
         quota, background = self._quota, tick.background
-        floors = floors_of(background, Knob.CPU_CORES)
+        floors = floors_of(background, types.Knob.CPU_CORES)
         weights = [rated[0].vcpus for rated in background]
         minimum = math.fsum(floors)
         maximum = max(len(tick.rates.topology) or math.fsum(
@@ -313,7 +307,7 @@ class Controller:
                    f'{quota.verdict.name.lower()}: {cores:.2f} cores for '
                    f'{len(background)} background workloads')
         used = usage.known(rated.cpu_cores for rated in background)
-        tick.cap(background, Knob.CPU_CORES,
+        tick.cap(background, types.Knob.CPU_CORES,
                  split(cores, self._demands(used), weights, floors), why)
         return facts
 
@@ -366,14 +360,14 @@ def _regulate_cpu_set(tick: _Tick
     if crowded:
         allowed = frozenset((max(every),))
         why += ': one CPU, at the quota floor'
-    text = format_cpus(allowed)
+    text = types.format_cpus(allowed)
     if crowded or len(allowed) < len(every):
-        tick.caps += [Cap(group, Knob.CPU_SET, text, NAME, why)
+        tick.caps += [types.Cap(group, types.Knob.CPU_SET, text, NAME, why)
                       for group in groups(tick.background)]
     return crowded, allowed, {'allowed': text, 'pinned': pinned}
 
 
-def groups(background: Iterable[WorkloadRates]) -> list[str]:
+def groups(background: Iterable[types.WorkloadRates]) -> list[str]:
     """The groups that ``cpu_idle`` and ``cpu_set`` are set on, each once."""
     return list(dict.fromkeys(
         rated[0].group or rated[0].id for rated in background))

@@ -73,9 +73,9 @@ def by_link(workloads: Iterable[WorkloadRates],
 
     :param link_of: interface -> link
     """
-    found: dict[str, list[WorkloadRates]] = {}
+    groups: dict[str, list[WorkloadRates]] = {}
     for rated in workloads:
         link = sharing.link_of(rated[0], link_of)
         if link is not None:
-            found.setdefault(link, []).append(rated)
-    return found
+            groups.setdefault(link, []).append(rated)
+    return groups

@@ -72,7 +72,8 @@ def change(call: Call, connection: Any) -> dict[str, Any]:
 
 def _shown(connection: Any, name: str, settings: dict[str, Any]
            ) -> dict[str, Any]:
-    """
+    """Return an aggregate as the API shows it.
+
     :raises Fault: 404, no host is in it.
     """
     there = aggregates.hosts(connection, name).get(name)

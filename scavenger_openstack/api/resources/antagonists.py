@@ -9,20 +9,22 @@ import functools
 from typing import Any
 from typing import get_args
 
+from scavenger_openstack.amounts import DAY_S
+from scavenger_openstack.amounts import HOUR_S
 from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import faults
 from scavenger_openstack.api import markers
 from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
-from scavenger_openstack.api import times
 from scavenger_openstack.db import eviction_policy
 from scavenger_openstack.db import newest
 from scavenger_openstack.db.resources import antagonists
 from scavenger_openstack.db.resources import caps
+from scavenger_openstack.text import iso
 from scavenger_openstack.types import Priority
 
-SPAN_S = 86400.0
+SPAN_S = DAY_S
 PARTS_MOST = 60
 CAUSES_MOST = 20
 """A host may invent causes."""
@@ -96,7 +98,7 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
                                                    connection)
     ranked = places(
         asked, sort=sort,
-        host_id=hosts.known(connection, query.get('host')),
+        host_id=hosts.existing_id(connection, query.get('host')),
         after=_after(call, sort), limit=call.limit + 1)
     rows = antagonists.sums(connection, ranked, asked)
     by_pair = {(row['host_id'], row['workload']): row for row in rows}
@@ -114,7 +116,7 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     page[call.noun] = [
         {**_shape(by_pair[pair], newest_rows.get(pair), pair in limited),
          'disturbs_now': pair in disturbing,
-         'eviction_recommended_at': times.iso(
+         'eviction_recommended_at': iso(
              recommended.get(by_pair[pair]['instance'])),
          'history': divided(by_hour.get(pair, {}), asked, parts)}
         for pair in (place[1:] for place in page[call.noun])
@@ -129,7 +131,7 @@ def divided(by_hour: Mapping[int, float], asked: antagonists.Span,
     :param by_hour: seconds of the hours that the span touches
     """
     sums = [0.0] * parts
-    first_s = asked.since_s // antagonists.HOUR_S * antagonists.HOUR_S
+    first_s = asked.since_s // HOUR_S * HOUR_S
     for hour_s, seconds in by_hour.items() if parts else ():
         part = int((hour_s - first_s) * parts / (asked.until_s - first_s))
         sums[min(part, parts - 1)] += seconds
@@ -149,7 +151,8 @@ def _after(call: Call, sort: str) -> antagonists.Place | None:
 
 def _shape(row: Mapping[str, Any], workload: Any, limited: bool
            ) -> dict[str, Any]:
-    """
+    """Return a place of the ranking as the API shows it.
+
     :param workload: its newest row, ``None`` when none is kept
     """
     return schemas.shape(

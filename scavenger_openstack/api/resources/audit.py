@@ -11,9 +11,9 @@ from typing import Any
 from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
-from scavenger_openstack.api import times
 from scavenger_openstack.api import validation
 from scavenger_openstack.db.resources import audit
+from scavenger_openstack.text import iso
 
 FILTERS = {'action': schemas.SHORT, 'target': schemas.NAME,
            'actor': described(schemas.NAME, 'The name, or the id, of a user '
@@ -73,4 +73,4 @@ def _of_actor(text: str | None) -> dict[str, str | None]:
 def _shape(row: Mapping[str, Any]) -> dict[str, Any]:
     return schemas.shape(FIELDS, row, id=str(row['id']),
                          actor_name=row['actor_name'] or row['actor'],
-                         at=times.iso(row['time_s']))
+                         at=iso(row['time_s']))

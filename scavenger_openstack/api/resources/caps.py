@@ -6,19 +6,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Mapping
-import functools
 from typing import Any
 import uuid
 
+from scavenger_openstack.amounts import DAY_S
 from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import faults
 from scavenger_openstack.api import policies
 from scavenger_openstack.api.resources import following
 from scavenger_openstack.api.resources import hosts
-from scavenger_openstack.api.resources import names as names_
+from scavenger_openstack.api.resources import instance_names
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
-from scavenger_openstack.api import times
 from scavenger_openstack.db import generation
 from scavenger_openstack.db.resources import caps
 from scavenger_openstack.db.resources import hosts as db_hosts
@@ -26,11 +25,13 @@ from scavenger_openstack.db.resources import notifications
 from scavenger_openstack.db.resources import workloads
 from scavenger_openstack import knobs
 from scavenger_openstack.knobs import OVERRIDABLE
+from scavenger_openstack.text import iso
+from scavenger_openstack.text import time_s
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.wire import fit
 
-LONGEST_S = 366 * 86400.0
+LONGEST_S = 366 * DAY_S
 """An override that lasts longer is a configuration."""
 
 FILTERS = {
@@ -104,13 +105,11 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     if project is not None:
         call.hide(HIDDEN_FILTERS, FILTERS)
     page = caps.page(
-        connection, host_id=hosts.known(connection, query.get('host')),
+        connection, host_id=hosts.existing_id(connection, query.get('host')),
         project=query.get('project') if project is None else project,
         instance=query.get('instance'),
         knob=query.get('knob'), in_force=query.get('in_force', True),
-        after=call.after_id() if project is None else call.after_row(
-            [str, str, int], functools.partial(caps.id_of, connection,
-                                               project)),
+        after=call.after_row(connection, project, [str, str, int], caps.id_of),
         limit=call.limit + 1)
     shown = iter(shapes(connection, page, call.now_s))
     if project is None:
@@ -134,17 +133,17 @@ def shapes(connection: Any, rows: list[dict[str, Any]], now_s: float,
     """Limits as they are shown, in their order."""
     names = workloads.display_names(
         connection, [(row['host_id'], row['workload']) for row in rows])
-    others = names_.of(connection, *(
+    others = instance_names.of(connection, *(
         row[field] for row in rows for field in ('reason', 'why')))
     overrides = caps.override_ids(
         connection, [row['host_id'] for row in rows], now_s)
     return [schemas.shape(
         fields, row, id=str(row['id']), steps=[
-            {'at': times.iso(time_s), 'value': value} for time_s, value in
+            {'at': iso(at_s), 'value': value} for at_s, value in
             row['steps'] or [(row['set_s'], row['value'])]],
         incidents=row['incidents'].split(),
-        reason=names_.beside(row['reason'], others),
-        why=names_.beside(row['why'], others),
+        reason=instance_names.beside(row['reason'], others),
+        why=instance_names.beside(row['why'], others),
         name=names.get((row['host_id'], row['workload']), ''),
         override=overrides.get((row['host_id'], row['workload'],
                                 row['knob']))) for row in rows]
@@ -153,12 +152,12 @@ def shapes(connection: Any, rows: list[dict[str, Any]], now_s: float,
 def overrides(call: Call, connection: Any) -> dict[str, Any]:
     rows = caps.overrides(
         connection, now_s=call.now_s,
-        host_id=hosts.known(connection, call.query.get('host')),
+        host_id=hosts.existing_id(connection, call.query.get('host')),
         workload=call.name('workload'), after=call.after_id(),
         limit=call.limit + 1)
     by_name = {row['name']: row for row in db_hosts.by_names(
         connection, (row['host'] for row in rows))}
-    names = names_.of(connection, *(row['instance'] for row in rows))
+    names = instance_names.of(connection, *(row['instance'] for row in rows))
     return call.page(
         rows, lambda row: _shape(row, by_name[row['host']], names))
 
@@ -166,7 +165,7 @@ def overrides(call: Call, connection: Any) -> dict[str, Any]:
 def put(call: Call, connection: Any) -> dict[str, Any]:
     """Set an override, in place of the one that holds."""
     knob = _knob(call.path['knob'])
-    expires_s = _expiry(times.seconds(call.body['expires_at']), call.now_s)
+    expires_s = _expiry(time_s(call.body['expires_at']), call.now_s)
     value = _value(knob, call.body['value'])
     host = hosts.named(connection, call.path['host'], lock=True)
     workload = _workload(connection, host['id'], call.path['workload'])
@@ -196,7 +195,7 @@ def put(call: Call, connection: Any) -> dict[str, Any]:
                 reason=call.body['reason'])
     notifications.add_override(connection, host['name'], after, call.now_s,
                                is_set=True)
-    return {'override': _shape(after, host, names_.of(
+    return {'override': _shape(after, host, instance_names.of(
         connection, workload['instance']))}
 
 
@@ -245,12 +244,13 @@ def _expiry(expires_s: float, now_s: float) -> float:
     if not now_s < expires_s <= now_s + LONGEST_S:
         raise faults.bad(
             'expires_at is in the past, or too far away.', 'expires_at',
-            f'from {times.iso(now_s)} to {times.iso(now_s + LONGEST_S)}')
+            f'from {iso(now_s)} to {iso(now_s + LONGEST_S)}')
     return expires_s
 
 
 def _value(knob: Knob, value: Any) -> float | str | None:
-    """
+    """Return the value of an override, checked by its knob.
+
     :raises Fault: 400, the knob cannot hold it.
     """
     if value is None:
@@ -262,14 +262,15 @@ def _value(knob: Knob, value: Any) -> float | str | None:
 
 
 def _check_limited(knob: Knob, host: Mapping[str, Any]) -> None:
-    """
+    """Refuse an override of a knob that the host does not limit.
+
     :raises Fault: 409, the host has reported that it does not limit that.
     """
     limited = (host['facts'] or {}).get('limited')
     if limited is not None and knob not in limited:
         raise faults.conflict(
             f'{host["name"]} does not limit {knob}, by its report of '
-            f'{times.iso(host["last_seen_s"])}: list its resource in [agent] '
+            f'{iso(host["last_seen_s"])}: list its resource in [agent] '
             'protect, or enforce with a controller, in the file of that '
             f'host; it limits {", ".join(limited) or "nothing"}.', 'knob')
 
@@ -293,7 +294,7 @@ def _stored(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shape(row: Mapping[str, Any], host: Mapping[str, Any],
-           names: names_.Names) -> dict[str, Any]:
+           names: instance_names.Names) -> dict[str, Any]:
     return {**_stored(row), 'name': names.get(row['instance'], ''),
             **following.of_parts(host, 'overrides', [
                 f'override {row["uuid"]}'], row['generation'], limit=True)}

@@ -9,7 +9,6 @@ went.
 from __future__ import annotations
 
 from collections.abc import Mapping
-import functools
 import math
 from typing import Any
 import uuid
@@ -19,13 +18,11 @@ from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import faults
 from scavenger_openstack.api import policies
 from scavenger_openstack.api.resources import hosts
-from scavenger_openstack.api.resources import names as names_
+from scavenger_openstack.api.resources import instance_names
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
-from scavenger_openstack.api import times
 from scavenger_openstack.db import evictions
-from scavenger_openstack.db.resources import hosts as hosts_
-from scavenger_openstack.db.resources import summary
+from scavenger_openstack.db.resources import hosts as db_hosts
 from scavenger_openstack.types import Knob
 
 HOW = schemas.one_of(('live-migrate', 'pause', 'stop', 'shelve'))
@@ -73,17 +70,16 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     if project is not None:
         call.hide(HIDDEN_FILTERS, FILTERS)
     host = query.get('host')
-    hosts.known(connection, host)
-    row = None if host is None else hosts_.by_name(connection, host)
+    hosts.existing_id(connection, host)
+    row = None if host is None else db_hosts.by_name(connection, host)
     page = evictions.page(
         connection, instance=query.get('instance'),
         host=row['name'] if row else host,
         project=query.get('project') if project is None else project,
         state=query.get('state'),
-        after=call.after_id() if project is None else call.after_row(
-            [str], functools.partial(evictions.id_of, connection, project)),
+        after=call.after_row(connection, project, [str], evictions.id_of),
         limit=call.limit + 1)
-    names = names_.of(connection, *(row['instance'] for row in page))
+    names = instance_names.of(connection, *(row['instance'] for row in page))
     return call.page(page, lambda row: {
         **_shape(row, names), **(HIDDEN if project is not None else {})},
         lambda row: [row['id'] if project is None else row['uuid']])
@@ -93,8 +89,8 @@ def show(call: Call, connection: Any) -> dict[str, Any]:
     row = evictions.show(connection, call.path['id'])
     if row is None:
         raise faults.missing('eviction', call.path['id'])
-    return {'eviction': _shape(row, names_.of(connection,
-                                              row['instance']))}
+    return {'eviction': _shape(row, instance_names.of(connection,
+                                                      row['instance']))}
 
 
 def create(call: Call, connection: Any) -> dict[str, Any]:
@@ -140,7 +136,7 @@ def _forecast(call: Call, connection: Any, instance: Mapping[str, Any]
     wanted = placing.Wanted(True, math.ceil(instance['vcpus']),
                             math.ceil(floor / placing.BYTES_PER_MIB))
     takes, others = [], []
-    for row in summary.hosts(connection):
+    for row in db_hosts.all_with_load(connection):
         if row['name'] == host:
             continue
         candidate = placing.of_facts(
@@ -164,10 +160,7 @@ def _join_first(texts: list[str]) -> str:
         f' and {len(texts) - NAMED} more' if len(texts) > NAMED else '')
 
 
-def _shape(row: Mapping[str, Any], names: names_.Names) -> dict[str, Any]:
-    same = ('instance', 'host', 'project', 'how', 'reason', 'created_by',
-            'state', 'detail')
-    return {'id': row['uuid'], 'name': names.get(row['instance'], ''),
-            **{name: row[name] for name in same},
-            'created_at': times.iso(row['created_s']),
-            'changed_at': times.iso(row['changed_s'])}
+def _shape(row: Mapping[str, Any], names: instance_names.Names
+           ) -> dict[str, Any]:
+    return schemas.shape(FIELDS, row, id=row['uuid'],
+                         name=names.get(row['instance'], ''))

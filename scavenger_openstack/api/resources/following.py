@@ -13,8 +13,8 @@ from typing import Any
 from scavenger_openstack.amounts import counted
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
-from scavenger_openstack.api import times
 from scavenger_openstack.decision import orders
+from scavenger_openstack.text import iso
 from scavenger_openstack.types import Mode
 from scavenger_openstack.wire.report import MAX_REFUSED
 
@@ -62,7 +62,7 @@ def of_parts(host: Row | None, field: str, parts: Iterable[str],
 def not_yet(host: Row) -> str:
     """Return why a host does not follow what it has not got."""
     return (f'{host["name"]} gets it with its next report; the last one came '
-            f'at {times.iso(host["last_seen_s"])}')
+            f'at {iso(host["last_seen_s"])}')
 
 
 def _state(followed: bool | None, why_not: str) -> dict[str, Any]:
@@ -107,8 +107,8 @@ def of_host(host: Row, settings: Row, protection: tuple[bool, str]
 
 def of_hosts(hosts: Sequence[Row], settings: Row, most_named: int = 3
              ) -> dict[str, str]:
-    """The same for settings of many hosts: how many do not follow each, and
-    the reason of the first."""
+    """Return how many of these hosts do not follow each setting, and the
+    reason of the first."""
     by_part: dict[str, list[tuple[str, str]]] = {}
     for host in hosts:
         for part, why in refused_settings(host, settings):

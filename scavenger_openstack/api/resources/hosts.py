@@ -11,13 +11,13 @@ from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import faults
 from scavenger_openstack.api import parameters
 from scavenger_openstack.api.resources import following
-from scavenger_openstack.api.resources import names as names_
+from scavenger_openstack.api.resources import instance_names
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
-from scavenger_openstack.api import times
 from scavenger_openstack.db import directives
 from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db.resources import hosts
+from scavenger_openstack.text import iso
 
 FILTERS = {'aggregate': described(schemas.NAME, 'Hosts of this aggregate.'),
            'enforcing': described(schemas.FLAG,
@@ -98,18 +98,19 @@ CHANGES = schemas.fields({
     'reason': schemas.REASON}, 'modes', 'parameters')
 
 
-def known(connection: Any, name: str | None) -> int | None:
-    """The id of a host that a filter names.
+def existing_id(connection: Any, name: str | None) -> int | None:
+    """Return the id of the host that a filter names.
 
     :raises Fault: 400, there is none of that name.
     """
     if name is None:
         return None
-    return there(connection, name, 'host')['id']
+    return existing(connection, name, 'host')['id']
 
 
-def there(connection: Any, name: str, field: str) -> dict[str, Any]:
-    """
+def existing(connection: Any, name: str, field: str) -> dict[str, Any]:
+    """Return the host that a filter or a field names.
+
     :raises Fault: 400, no host of that name has reported.
     """
     row = hosts.by_name(connection, name)
@@ -134,7 +135,8 @@ def named(connection: Any, name: str, *, lock: bool = False
 
 
 def aggregate(connection: Any, name: str, field: str) -> None:
-    """
+    """Refuse the name of an aggregate without hosts.
+
     :raises Fault: 400, there is no such aggregate.
     """
     if not hosts.has_aggregate(connection, name):
@@ -206,12 +208,12 @@ def _shown(row: Mapping[str, Any], call: Call, connection: Any
             kind: wanted.setting(row['name'], kind, own)
             for kind, own in settings.items()},
             wanted.protection(row['name'])),
-        'followed_at': times.iso(facts.get('followed_s') or None),
+        'followed_at': iso(facts.get('followed_s') or None),
         'facts': {
             **{name: value for name, value in facts.items()
                if name not in TIMES_S and name not in FIELDS
                and name not in ('refused', 'followed')},
-            **{f'{name.removesuffix("_s")}_at': times.iso(facts[name])
+            **{f'{name.removesuffix("_s")}_at': iso(facts[name])
                for name in TIMES_S if name in facts
                and name != 'followed_s'}}}
 
@@ -222,14 +224,14 @@ def amounts(by_resource: Mapping[str, float]) -> dict[str, float]:
             for name, value in by_resource.items()}
 
 
-def _names(connection: Any, *rows: Mapping[str, Any]) -> names_.Names:
+def _names(connection: Any, *rows: Mapping[str, Any]) -> instance_names.Names:
     """Return the names of what suffers on these hosts or is remembered."""
-    return names_.of(connection, *(
+    return instance_names.of(connection, *(
         name for row in rows for fact in ('suffering', 'remembered')
         for name in (row['facts'] or {}).get(fact, {})))
 
 
-def _shape(row: Mapping[str, Any], call: Call, names: names_.Names
+def _shape(row: Mapping[str, Any], call: Call, names: instance_names.Names
            ) -> dict[str, Any]:
     facts = row['facts'] or {}
     return schemas.shape(

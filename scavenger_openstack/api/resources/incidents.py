@@ -18,15 +18,15 @@ from scavenger_openstack.api import markers
 from scavenger_openstack.api import policies
 from scavenger_openstack.api.resources import caps
 from scavenger_openstack.api.resources import hosts
-from scavenger_openstack.api.resources import names as names_
+from scavenger_openstack.api.resources import instance_names
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
-from scavenger_openstack.api import times
 from scavenger_openstack.api import validation
 from scavenger_openstack.db.resources import caps as db_caps
 from scavenger_openstack.db.resources import incidents
 from scavenger_openstack.db.resources import workloads
 from scavenger_openstack import grounds
+from scavenger_openstack.text import iso
 from scavenger_openstack.wire import fit
 
 CAPS_MOST = 100
@@ -120,7 +120,7 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     if project is not None:
         call.hide(HIDDEN_FILTERS, FILTERS)
     page = incidents.page(
-        connection, host_id=hosts.known(connection, query.get('host')),
+        connection, host_id=hosts.existing_id(connection, query.get('host')),
         project=query.get('project') if project is None else project,
         **_either('victim', call.name('victim')),
         **_either('antagonist', call.name('antagonist')),
@@ -236,7 +236,7 @@ def _shape(row: Mapping[str, Any], antagonists: list[dict[str, Any]],
         FIELDS, row, id=row['uuid'], antagonists=shown,
         host=row['host'] if project is None else None,
         victim_name=names.get((row['host_id'], row['victim']), ''),
-        action=names_.beside(row['action'], {
+        action=instance_names.beside(row['action'], {
             workload: name for (_, workload), name in names.items()})
         if project is None else None)
 
@@ -285,5 +285,5 @@ def _anonymous_ground(others: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _series(series: Mapping[str, Any]) -> dict[str, Any]:
     return {'workload': series['workload'], 'signal': series['signal'],
-            'times_at': [times.iso(time_s) for time_s in series['times_s']],
+            'times_at': [iso(time_s) for time_s in series['times_s']],
             'values': series['values']}

@@ -10,20 +10,21 @@ from collections import Counter
 import json
 from typing import Any
 
+from scavenger_openstack.amounts import DAY_S
+from scavenger_openstack.amounts import HOUR_S
 from scavenger_openstack.api import cached
 from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
-from scavenger_openstack.api import times
 from scavenger_openstack.db.reports import hour
-from scavenger_openstack.db.reports import HOUR_S
 from scavenger_openstack.db.resources import caps
+from scavenger_openstack.db.resources import hosts as db_hosts
 from scavenger_openstack.db.resources import hours
-from scavenger_openstack.db.resources import summary
 from scavenger_openstack.db.resources import workloads
+from scavenger_openstack.text import iso
 from scavenger_openstack.types import Mode
 
-SPANS_S = (24 * HOUR_S, 7 * 24 * HOUR_S)
+SPANS_S = (DAY_S, 7 * DAY_S)
 WORST = 5
 
 MOST_NAMES = 20
@@ -72,7 +73,7 @@ def show(call: Call, connection: Any) -> cached.Encoded:
 
 
 def _overview(call: Call, connection: Any) -> dict[str, Any]:
-    hosts = summary.hosts(connection)
+    hosts = db_hosts.all_with_load(connection)
     day, week = _sums(call, connection, hosts)
     return {
         'hosts': _states(hosts, call.now_s - call.silent_s),
@@ -87,7 +88,7 @@ def _overview(call: Call, connection: Any) -> dict[str, Any]:
                   for span_s, some in zip(
                       SPANS_S, (day.values(), [*week, *day.values()]),
                       strict=True)],
-        'hours': [{'begin_at': times.iso(hour_s), **row}
+        'hours': [{'begin_at': iso(hour_s), **row}
                   for hour_s, row in sorted(day.items())],
         'victims': _victims(connection, min(day))}
 

@@ -93,8 +93,7 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     rows = profiles.page(
         connection, kind=query.get('kind'), target=call.name('target'),
         project=query.get('project'), reader=reader,
-        after=call.after_id() if reader is None else call.after_row(
-            [str], functools.partial(profiles.id_of, connection, reader)),
+        after=call.after_row(connection, reader, [str], profiles.id_of),
         limit=call.limit + 1)
     return call.page(rows, functools.partial(_shape, reader=reader),
                      lambda row: [row['id'] if reader is None

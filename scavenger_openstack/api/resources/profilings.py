@@ -69,7 +69,7 @@ DEFAULT_SECONDS = {'short': 120.0, 'long': 900.0}
 
 
 def list_(call: Call, connection: Any) -> dict[str, Any]:
-    host_id = hosts.known(connection, call.query.get('host'))
+    host_id = hosts.existing_id(connection, call.query.get('host'))
     return call.page(profilings.page(
         connection, host_id=host_id, state=call.query.get('state'),
         after=call.after_id(), limit=call.limit + 1), _shape)
@@ -84,7 +84,7 @@ def create(call: Call, connection: Any) -> dict[str, Any]:
     budget of the host lasts."""
     # First: what two ask for at once is looked at one after the other.
     generation.count(connection)
-    host = hosts.there(connection, call.body['host'], 'host')
+    host = hosts.existing(connection, call.body['host'], 'host')
     _check_host(call, connection, host)
     workload = _workload(connection, host, call.body['workload'])
     kind, target = _target(call.body, workload)
@@ -148,7 +148,8 @@ def delete(call: Call, connection: Any) -> None:
 
 def _check_host(call: Call, connection: Any, host: Mapping[str, Any]
                 ) -> None:
-    """
+    """Refuse a host on which load may not be injected.
+
     :raises Fault: 409, nothing may be injected there now.
     """
     wanted = directives.of_host(connection, host['name'])
@@ -169,7 +170,8 @@ def _check_host(call: Call, connection: Any, host: Mapping[str, Any]
 
 def _workload(connection: Any, host: Mapping[str, Any], name: str
               ) -> Mapping[str, Any]:
-    """
+    """Return the workload of a host by its name or UUID.
+
     :raises Fault: 400, it is not on the host.
     """
     row = workloads.present(connection, host['id'], name)
@@ -187,8 +189,9 @@ def _workload(connection: Any, host: Mapping[str, Any], name: str
 
 def _target(body: Mapping[str, Any], workload: Mapping[str, Any]
             ) -> tuple[str, str]:
-    """
-    :raises Fault: 400, it is not said of what the profile is.
+    """Return the kind and the target that a profile is of.
+
+    :raises Fault: 400, nothing says what the profile is of.
     """
     if ('kind' in body) != ('target' in body):
         raise faults.bad('kind and target go together.', 'target')

@@ -6,15 +6,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from scavenger_openstack.amounts import DAY_S
 from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import faults
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
-from scavenger_openstack.api import times
 from scavenger_openstack.db.reports import hour
 from scavenger_openstack.db.resources import report
+from scavenger_openstack.text import iso
 
-SPAN_S = 7 * 86400.0
+SPAN_S = 7 * DAY_S
 
 PROJECT = {'project': schemas.TEXT, 'application': schemas.TEXT,
            'workloads': described(schemas.COUNT, 'That were disturbed.'),
@@ -60,7 +61,7 @@ def show(call: Call, connection: Any) -> dict[str, Any]:
     span = connection, since_s, until_s
     totals = report.totals(*span)
     return {'report': {
-        'since_at': times.iso(since_s), 'until_at': times.iso(until_s),
+        'since_at': iso(since_s), 'until_at': iso(until_s),
         **_plain(totals, schemas.SUMS | schemas.WORK),
         'projects': [_plain(row, PROJECT) for row in report.projects(
             *span, call.limit)],

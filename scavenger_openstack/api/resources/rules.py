@@ -12,7 +12,7 @@ from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import faults
 from scavenger_openstack.api.resources import following
 from scavenger_openstack.api.resources import hosts
-from scavenger_openstack.api.resources import names as names_
+from scavenger_openstack.api.resources import instance_names
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.db import generation
@@ -94,7 +94,7 @@ def _list(call: Call, connection: Any, kind: rules.Kind) -> dict[str, Any]:
                       after=call.after_id(), limit=call.limit + 1)
     instances = [row['target'] for row in page if row['scope'] == 'instance']
     hosts_of = db_hosts.of_workloads(connection, instances)
-    names = names_.of(connection, *instances)
+    names = instance_names.of(connection, *instances)
     return call.page(page, lambda row: _shown(
         row, hosts_of.get(row['target']), names))
 
@@ -122,7 +122,7 @@ def _set(call: Call, connection: Any, kind: rules.Kind) -> dict[str, Any]:
     instances = [target] if scope == 'instance' else []
     hosts_of = db_hosts.of_workloads(connection, instances)
     return {kind: {**_shown(after, hosts_of.get(target),
-                            names_.of(connection, *instances)),
+                            instance_names.of(connection, *instances)),
                    'workloads': workloads.count(connection, scope, target)}}
 
 
@@ -150,8 +150,9 @@ def _check_target(connection: Any, scope: str, target: str) -> None:
 
 
 def _shown(row: Mapping[str, Any], host: Mapping[str, Any] | None,
-           names: names_.Names) -> dict[str, Any]:
-    """
+           names: instance_names.Names) -> dict[str, Any]:
+    """Return a rule with whether its host follows it.
+
     :param host: the host that has the instance of a rule for one
     :param names: of that instance
     """

@@ -10,8 +10,8 @@ from typing import Any
 from scavenger_openstack.algorithms.signals import SIGNALS
 from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import schemas
-from scavenger_openstack.api import times
-from scavenger_openstack.db.resources import specs
+from scavenger_openstack.db import statistics
+from scavenger_openstack.text import iso
 
 FILTERS = {'project': schemas.SHORT, 'application': schemas.NAME,
            'cpu_model': schemas.NAME, 'signal': schemas.one_of(SIGNALS)}
@@ -30,12 +30,12 @@ FIELDS = {
 
 def list_(call: Call, connection: Any) -> dict[str, Any]:
     return call.page(
-        specs.page(connection,
-                   **{name: call.name(name) for name in FILTERS},
-                   after=call.after_id(), limit=call.limit + 1),
+        statistics.specs_page(
+            connection, **{name: call.name(name) for name in FILTERS},
+            after=call.after_id(), limit=call.limit + 1),
         _shape)
 
 
 def _shape(row: Mapping[str, Any]) -> dict[str, Any]:
     return schemas.shape(FIELDS, row, n=round(row['n']),
-                         day=(times.iso(row['day_s']) or '')[:10])
+                         day=(iso(row['day_s']) or '')[:10])

@@ -12,7 +12,7 @@ from scavenger_openstack.api.call import Call
 from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
-from scavenger_openstack.db.resources import summary
+from scavenger_openstack.db.resources import hosts as db_hosts
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import profile
 
@@ -55,7 +55,7 @@ ANSWER = schemas.fields({
 
 
 def show(call: Call, connection: Any) -> cached.Encoded:
-    """All hosts at once: a scheduler has no use for a part of them."""
+    """Return all hosts at once: a scheduler has no use for a part of them."""
     return call.summary.get(call.now_s, lambda: _summary(call, connection))
 
 
@@ -68,7 +68,7 @@ def levels(tolerated: Mapping[str, float], caused: Mapping[str, float]
 
 
 def _summary(call: Call, connection: Any) -> dict[str, Any]:
-    rows = summary.hosts(connection)
+    rows = db_hosts.all_with_load(connection)
     residents = call.residents.read(connection, rows)
     return {'hosts': [{
         'name': row['name'],

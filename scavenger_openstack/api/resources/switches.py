@@ -12,10 +12,10 @@ from scavenger_openstack.api import faults
 from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
-from scavenger_openstack.api import times
 from scavenger_openstack.db.resources import hosts as db_hosts
 from scavenger_openstack.db.resources import notifications
 from scavenger_openstack.db.resources import switches
+from scavenger_openstack.text import iso
 
 SCOPES = schemas.one_of(('cloud', 'aggregate', 'host'))
 TARGET = described({'type': 'string', 'maxLength': 255},
@@ -80,7 +80,7 @@ def set_protection(call: Call, connection: Any) -> dict[str, Any]:
                            call.now_s - call.silent_s)
     return {'protection': {
         **_protection(after), 'hosts': count.hosts, 'silent': count.silent,
-        'last_seen_at': times.iso(count.last_seen_s)}}
+        'last_seen_at': iso(count.last_seen_s)}}
 
 
 def set_governor(call: Call, connection: Any) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def _set(call: Call, connection: Any, **values: Any
         raise faults.bad('target is missing.', 'target',
                          f'the name of the {scope}')
     elif scope == 'host':
-        target = hosts.there(connection, target, 'target')['name']
+        target = hosts.existing(connection, target, 'target')['name']
     else:
         hosts.aggregate(connection, target, 'target')
     before = switches.of(connection, scope, target, lock=True)
@@ -135,7 +135,7 @@ def _record(call: Call, connection: Any, action: str, before: Any, after: Any
 
 def _protection(row: Mapping[str, Any]) -> dict[str, Any]:
     return schemas.shape(PROTECTION, row, enabled=row['protection'],
-                         changed_at=times.iso(row['changed_s'] or None))
+                         changed_at=iso(row['changed_s'] or None))
 
 
 def _governor(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,9 +8,9 @@ A reader of a project sees its instances, and not where they are.
 from __future__ import annotations
 
 from collections.abc import Mapping
-import functools
 from typing import Any
 
+from scavenger_openstack.amounts import DAY_S
 from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import faults
 from scavenger_openstack.api import policies
@@ -21,7 +21,7 @@ from scavenger_openstack.api.schemas import described
 from scavenger_openstack.db.resources import caps
 from scavenger_openstack.db.resources import workloads
 
-LIMITS_S = 30 * 86400.0
+LIMITS_S = 30 * DAY_S
 LIMITS_MOST = 100
 
 HIDDEN_FILTERS = frozenset(('host', 'name', 'project'))
@@ -83,14 +83,12 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
         raise faults.bad('limit is too large for a page with limits.',
                          'limit', f'from 1 to {LIMITS_MOST}')
     page = workloads.page(
-        connection, host_id=hosts.known(connection, query.get('host')),
+        connection, host_id=hosts.existing_id(connection, query.get('host')),
         project=query.get('project') if project is None else project,
         name=call.name('name'), instance=query.get('instance'),
         application=call.name('application'),
         priority=query.get('priority'), gone=query.get('gone', False),
-        after=call.after_id() if project is None else call.after_row(
-            [str, int], functools.partial(workloads.id_of, connection,
-                                          project)),
+        after=call.after_row(connection, project, [str, int], workloads.id_of),
         limit=call.limit + 1)
     limits = caps.of_instances(
         connection, [row['instance'] for row in page],

@@ -184,7 +184,7 @@ class Accounts:
             self._at_work.add(sender)
 
     def has_rows(self, sender: Sender, needed: bool) -> bool:
-        """Whether a report of a sender may add rows.
+        """Return whether a report of a sender may add rows.
 
         :param needed: it has entries
         :raises Busy: they are needed, and the sender has added too many
@@ -198,7 +198,7 @@ class Accounts:
                 (ROWS, AUDIT), now_s)
 
     def has_hours(self, sender: Sender) -> bool:
-        """Whether a sender may report statistics of more hours."""
+        """Return whether a sender may report statistics of more hours."""
         with self._lock:
             account = self._accounts.get(sender)    # none: its first report
             return account is None or not account.overdrawn(
@@ -264,7 +264,7 @@ class Accounts:
                 account.take({BYTES: size_bytes, REPORTS: 1, ROWS: 1}, now_s)
 
     def check_newcomer(self, name: str, has_service: bool | None) -> None:
-        """Whether a host of a name that is new may be stored.
+        """Refuse a host of a new name when too many were new.
 
         :param has_service: whether Nova has a compute service there,
             ``None`` where Nova is not read

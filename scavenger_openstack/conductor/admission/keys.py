@@ -97,7 +97,8 @@ class Keys:
             return self._all_read_s >= now
 
     def check_new(self, given: proof.Proof) -> None:
-        """
+        """Refuse a signed report that was taken before.
+
         :raises Unreachable: this report was taken already
         """
         with self._lock:

@@ -43,7 +43,7 @@ class Refusals:
          self._busy) = (log_once.Quota(MOST, REPEAT_S) for _ in range(5))
 
     def is_due(self, text: str, now: float) -> bool:
-        """Whether to log something about a host that reports, or about this
+        """Return whether to log a line about a host or about this
         conductor."""
         return self._hosts.take(text, now) is not None
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from oslo_log import log
 
 from scavenger_openstack.algorithms.signals import SIGNALS
+from scavenger_openstack.amounts import HOUR_S
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import statistics
 from scavenger_openstack.wire.report import Statistics
@@ -25,7 +26,6 @@ MOST_VALUE = 1e4
 """No signal is larger: cycles of an instruction, seconds waited for each one
 run or for an operation; and no workload uses as many cores."""
 
-HOUR_S = 3600
 LEAST_SYNC_S = 1
 """The shortest ``[conductor] sync_s``: a workload has one sample in it."""
 
@@ -62,7 +62,8 @@ def usable(connection: reports.Connection, host_id: int, host: str,
 
 
 def _is_possible(entry: Statistics, workloads: int) -> bool:
-    """
+    """Return whether statistics of a host can be true.
+
     :param workloads: which the host has of the application
     """
     return (entry.signal in SIGNALS

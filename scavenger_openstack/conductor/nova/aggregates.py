@@ -13,16 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
 import functools
 import math
-from typing import Any
-from typing import Protocol
 
 from oslo_log import log
 
 from scavenger_openstack.algorithms import flavor
+from scavenger_openstack.conductor.nova import protocol
+from scavenger_openstack.conductor.nova.protocol import Aggregate
 from scavenger_openstack.db import connect
 from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db.resources import rules
@@ -40,29 +38,13 @@ SERVICES_S = 600.0
 """So often the compute services are read."""
 
 
-class Aggregate(Protocol):
-    """What :class:`.client.Aggregate` has."""
-
-    name: str
-    hosts: tuple[str, ...]
-    metadata: Mapping[str, str]
-
-
-class Source(Protocol):
-    """What :class:`.client.Nova` does."""
-
-    def aggregates(self) -> Sequence[Any]: ...
-
-    def services(self) -> Sequence[str]: ...
-
-
 class Follower:
     """Follows them for all conductors; for one thread.
 
     :param clock: UNIX time in seconds
     """
 
-    def __init__(self, engine: connect.Engine, nova: Source,
+    def __init__(self, engine: connect.Engine, nova: protocol.Nova,
                  clock: Callable[[], float]) -> None:
         self._engine = engine
         self._nova = nova
@@ -79,7 +61,7 @@ class Follower:
         """
         in_nova = self._nova.aggregates()
         still()
-        self._services()
+        self._read_services()
         still()
         for aggregate in in_nova:
             for mistake in mistakes(aggregate):
@@ -94,7 +76,7 @@ class Follower:
                       'Nova says', changed)
         return changed
 
-    def _services(self) -> None:
+    def _read_services(self) -> None:
         """Read which hosts have a compute service, now and then.
 
         :raises DatabaseError: the database cannot be used.

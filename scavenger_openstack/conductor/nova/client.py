@@ -6,12 +6,10 @@ flavors."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 import datetime
 from typing import Any
-from typing import NamedTuple
 from urllib import parse
 
 from keystoneauth1 import exceptions as auth_exceptions
@@ -19,6 +17,11 @@ from novaclient import api_versions
 from novaclient import client
 from novaclient import exceptions
 
+from scavenger_openstack.conductor.nova.protocol import Aggregate
+from scavenger_openstack.conductor.nova.protocol import Flavor
+from scavenger_openstack.conductor.nova.protocol import Group
+from scavenger_openstack.conductor.nova.protocol import Page
+from scavenger_openstack.conductor.nova.protocol import Server
 from scavenger_openstack.conductor.nova import stacks
 from scavenger_openstack import errors
 from scavenger_openstack.types import printable
@@ -43,77 +46,12 @@ MARKERS = 10
 ones be deleted meanwhile."""
 
 DELETED = frozenset(('DELETED', 'SOFT_DELETED'))
-UNKNOWN = 'UNKNOWN'
-"""The status of an instance whose cell does not answer."""
 
 PREFIX = 'scavenger:'
 
 
-class Server(NamedTuple):
-    """An instance; ``host`` is '' while it has none.
-
-    ``busy`` while Nova does something with it;
-    ``specs`` are the extra specs of its flavor; ``strays`` the names of
-    metadata and tags that look like them, which tenants write; ``stack`` the
-    name of the stack or cluster that these say, or ''; ``groups`` the ids of
-    its server groups, ``None`` in a list and before Nova 19 (Stein).
-    """
-
-    id: str
-    project: str
-    host: str
-    deleted: bool
-    specs: Mapping[str, str]
-    strays: tuple[str, ...] = ()
-    status: str = ''
-    busy: bool = False
-    stack: str = ''
-    created_s: float = 0.0
-    groups: tuple[str, ...] | None = None
-
-    @property
-    def unknown(self) -> bool:
-        """Whether its cell does not answer: then only the flavor that it was
-        made with is known, and no host."""
-        return self.status == UNKNOWN
-
-
-class Page(NamedTuple):
-    """Some of the instances; ``after`` is where the next page begins, empty
-    when this is the last one."""
-
-    servers: list[Server]
-    after: tuple[str, ...]
-
-
-class Group(NamedTuple):
-    """A server group with the ids of its instances."""
-
-    id: str
-    name: str
-    members: tuple[str, ...]
-
-
-class Aggregate(NamedTuple):
-    """A host aggregate."""
-
-    name: str
-    hosts: tuple[str, ...]
-    metadata: Mapping[str, str]
-
-
-class Flavor(NamedTuple):
-    """A flavor; ``id`` '' for one that is to be made."""
-
-    id: str
-    vcpus: int
-    ram_mib: int
-    disk_gib: int
-    specs: Mapping[str, str]
-
-
 class Nova:
-    """A client; for one thread.
+    """The client of :class:`.protocol.Nova`; for one thread.
 
     :param session: of keystoneauth
     :param more: for novaclient, such as ``region_name``
@@ -295,7 +233,7 @@ def _in_path(id_: str) -> str:
 def _next(marker: str | None, last: str) -> str:
     """Where the next page begins.
 
-    :raises Unreachable: it would be the same again, for ever.
+    :raises Unreachable: it is the same page again, for ever.
     """
     if last == marker:
         raise errors.Unreachable('Nova: it lists the same page again')
@@ -316,7 +254,7 @@ def _server(server: Any) -> Server:
     """Return an instance from what novaclient has of it.
 
     :raises Unreachable: the extra specs of its flavor are missing, without
-        which nothing can be said of it.
+        which its priority is not known.
     """
     document = server.to_dict()
     flavor = document.get('flavor') or {}

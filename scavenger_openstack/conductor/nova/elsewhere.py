@@ -34,7 +34,7 @@ def read_s(connection: connect.Connection) -> float | None:
 
 def end(connection: connect.Connection, now: float, read_s: float,
         moving: Collection[str] = ()) -> list[tuple[str, str, str]]:
-    """End what hosts have said for too long, after Nova has been read:
+    """End what hosts have reported for too long, after Nova has been read:
     host, instance, and the host that has it.
 
     :param read_s: up to when all changes of instances have been read

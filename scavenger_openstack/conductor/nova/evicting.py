@@ -10,18 +10,18 @@ that says so, and nothing is sent again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from collections.abc import Mapping
 from collections.abc import Sequence
 import functools
 import shlex
 import time
-from typing import Protocol
 
 from oslo_log import log
 
 from scavenger_openstack.algorithms import flavor
 from scavenger_openstack.conductor import directives
 from scavenger_openstack.conductor.nova import eviction_policy
+from scavenger_openstack.conductor.nova import protocol
+from scavenger_openstack.conductor.nova.protocol import Server
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import directives as wishes
 from scavenger_openstack.db import evictions
@@ -57,39 +57,8 @@ STATUSES = {'pause': ('PAUSED',), 'stop': ('SHUTOFF',),
 
 MIGRATE = 'live-migrate'
 
-FLAVOR = 'flavor'
-TOLD = FLAVOR, 'override'
+DECIDED = flavor_tags.OF_FLAVOR, 'override'
 """Sources that an agent names when flavor or conductor say a priority."""
-
-
-class Instance(Protocol):
-    """What :class:`.client.Server` has."""
-
-    @property
-    def project(self) -> str: ...
-
-    @property
-    def host(self) -> str: ...
-
-    @property
-    def status(self) -> str: ...
-
-    @property
-    def busy(self) -> bool: ...
-
-    @property
-    def unknown(self) -> bool: ...
-
-    @property
-    def specs(self) -> Mapping[str, str]: ...
-
-
-class Nova(Protocol):
-    """What :class:`.client.Nova` does."""
-
-    def server(self, instance: str) -> Instance | None: ...
-
-    def act(self, instance: str, how: str) -> None: ...
 
 
 class Evicting:
@@ -97,11 +66,11 @@ class Evicting:
 
     :param clock: UNIX time in seconds
     :param elapsed: seconds that only grow; by these an eviction has to wait
-        until it fails, from when it is first seen here
+        until it fails, from when it is first read here
     :param moved: gets how, and the state that one came to
     """
 
-    def __init__(self, engine: connect.Engine, nova: Nova,
+    def __init__(self, engine: connect.Engine, nova: protocol.Nova,
                  clock: Callable[[], float],
                  elapsed: Callable[[], float] = time.monotonic,
                  moved: Callable[[str, str], None] = lambda how, state: None
@@ -265,7 +234,7 @@ def resumed(connection: connect.Connection, instances: Sequence[str],
         _moved(connection, row, DONE, FAILED, 'it was resumed since', now)
 
 
-def refusal(row: Row, server: Instance | None) -> str:
+def refusal(row: Row, server: Server | None) -> str:
     """Return why Nova is not asked, '' when it is: what its agent says of an
     instance is not enough to stop it."""
     if server is None:
@@ -280,7 +249,7 @@ def refusal(row: Row, server: Instance | None) -> str:
     return ''
 
 
-def withdrawn(wanted: wishes.Wanted, row: Row, server: Instance) -> str:
+def withdrawn(wanted: wishes.Wanted, row: Row, server: Server) -> str:
     """Return why the policy does not ask for an eviction any more, '' when it
     does or an operator asked: minutes may pass until Nova answers, and an
     operator has no other way to take back what the policy asked for."""
@@ -293,9 +262,9 @@ def withdrawn(wanted: wishes.Wanted, row: Row, server: Instance) -> str:
 
 
 def foreground(connection: connect.Connection, wanted: wishes.Wanted,
-               row: Row, server: Instance) -> str:
+               row: Row, server: Server) -> str:
     """Return why an instance may not be background any more, '' when it is:
-    since the eviction was asked for an operator may have said so, or it was
+    since the eviction was asked for an operator may have set that, or it was
     resized, and its agent needs a moment to follow.
 
     :param row: the eviction
@@ -310,7 +279,8 @@ def foreground(connection: connect.Connection, wanted: wishes.Wanted,
     tags = directives.tags(
         wanted, wanted.aggregates.of(has['host']),
         [(row['instance'], server.project, '')],
-        [flavor_tags.FlavorTag(row['instance'], of_flavor, FLAVOR, '')]
+        [flavor_tags.FlavorTag(row['instance'], of_flavor,
+                               flavor_tags.OF_FLAVOR, '')]
         if of_flavor else ())
     if tags:
         return ('' if tags[0].priority == Priority.BACKGROUND
@@ -318,4 +288,4 @@ def foreground(connection: connect.Connection, wanted: wishes.Wanted,
                 'foreground')
     # Else the host has a reason of its own, unless it has not followed yet.
     return (f"its {has['source']} does not say any more that it is "
-            'background' if has['source'] in TOLD else '')
+            'background' if has['source'] in DECIDED else '')

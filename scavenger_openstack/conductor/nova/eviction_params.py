@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 
+from scavenger_openstack.amounts import HOUR_S
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack import errors
-
-HOUR_S = 3600.0
 
 NONE = 'none'
 POLICIES = (NONE, 'pause', 'stop', 'shelve', 'live-migrate')
@@ -48,7 +47,7 @@ class Params:
 
 
 def check(params: Params) -> None:
-    """What oslo.config cannot check.
+    """Check the options that oslo.config cannot check.
 
     :raises ConfigError: a policy does not exist.
     """
@@ -61,9 +60,9 @@ def check(params: Params) -> None:
 
 def hold(instance: Row, recent: Sequence[Row], params: Params, now: float
          ) -> bool:
-    """Whether an instance must stay for now: an eviction of it or of another
-    one of its host was asked for a short time ago, or enough were in this
-    hour.
+    """Return whether an instance must stay for now: an eviction of it or of
+    another one of its host was asked for a short time ago, or enough were in
+    this hour.
 
     :param instance: the row, with ``instance`` and ``host``
     :param recent: evictions of the last hours

@@ -19,8 +19,9 @@ import uuid
 
 from oslo_log import log
 
+from scavenger_openstack.amounts import DAY_S
+from scavenger_openstack.amounts import HOUR_S
 from scavenger_openstack.conductor.nova.eviction_params import hold
-from scavenger_openstack.conductor.nova.eviction_params import HOUR_S
 from scavenger_openstack.conductor.nova.eviction_params import NONE
 from scavenger_openstack.conductor.nova.eviction_params import Params
 from scavenger_openstack.conductor.nova import shortage
@@ -38,11 +39,11 @@ CLAIM = 'eviction-policy'
 EVERY_S = 60.0
 RECOMMENDED = 'eviction.recommended'
 """The action in the audit."""
-RECOMMENDED_S = 86400.0
+RECOMMENDED_S = DAY_S
 """The same instance is recommended once in so long, which is the longest
 ``cool_down_s``."""
 MOST = 100
-"""So many are recommended in one look, the others in the next."""
+"""So many are recommended in one turn, the others in the next."""
 
 ACTOR = 'policy'
 CAUSE = 'eviction'
@@ -62,7 +63,7 @@ class Policy:
         self._engine = engine
         self._params = params
         self._clock = clock
-        self._seen = shortage.Seen()
+        self._state = shortage.State()
 
     def turn(self, still: Callable[[], None]) -> int:
         """Ask Nova for the evictions of the policies; return how many.
@@ -70,17 +71,17 @@ class Policy:
         :raises DatabaseError: the database cannot be used.
         """
         sentences: list[str]
-        sentences, self._seen = connect.retried(
+        sentences, self._state = connect.retried(
             self._engine, functools.partial(
                 apply, params=self._params, now=self._clock(),
-                before=self._seen), on_duplicate=True)
+                before=self._state), on_duplicate=True)
         for sentence in sentences:
             LOG.warning('%s', sentence)
         return len(sentences)
 
 
 def apply(connection: connect.Connection, params: Params, now: float,
-          before: shortage.Seen) -> tuple[list[str], shortage.Seen]:
+          before: shortage.State) -> tuple[list[str], shortage.State]:
     """Evict or recommend once; return the sentences for the log, and the
     state for the next turn.
 
@@ -91,7 +92,7 @@ def apply(connection: connect.Connection, params: Params, now: float,
                                  params.confirmed, now)
     short = {row['host_id']: row for row in rows.short(
         connection, shortage.SLACK_CORES, now)} if params.shortage_s else {}
-    state = shortage.look(before, short, now)
+    state = shortage.next_state(before, short, now)
     due = shortage.due(state, params)
     if not (candidates or due):
         return [], state

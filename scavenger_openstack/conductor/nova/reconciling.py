@@ -17,14 +17,17 @@ from collections.abc import Sequence
 import functools
 import math
 from typing import Any
-from typing import Protocol
 
 from oslo_log import log
 
 from scavenger_openstack.algorithms import classify
 from scavenger_openstack.algorithms import flavor
+from scavenger_openstack.amounts import DAY_S
+from scavenger_openstack.amounts import HOUR_S
 from scavenger_openstack.conductor.nova import elsewhere
 from scavenger_openstack.conductor.nova import evicting
+from scavenger_openstack.conductor.nova import protocol
+from scavenger_openstack.conductor.nova.protocol import Server
 from scavenger_openstack.conductor.nova import server_groups
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import flavor_tags
@@ -40,14 +43,14 @@ CLAIM = 'nova'
 OVERLAP_S = 120.0
 """So far apart the clocks of Nova and ours may be."""
 
-WHOLE_S = 6 * 3600.0
+WHOLE_S = 6 * HOUR_S
 """All instances are read again after that; between, what has changed."""
 
 CHANGES_S = 60.0
 """What has changed is read so often while all instances are read, which takes
 hours where there are many."""
 
-FAR_S = 2 * 86400.0
+FAR_S = 2 * DAY_S
 """When Nova was not read for longer, what has changed since is not read:
 nothing counts before all instances are read."""
 
@@ -64,40 +67,10 @@ MOST_FAULTS = 3
 
 MOST_ASKED = 50
 """Instances that Nova is asked for alone in one turn: of those that only the
-broker has told of, of new ones, and of those that are in no list."""
+broker has sent, of new ones, and of those that are in no list."""
 
 MORE = ('the broker tells of more instances than Nova has changed; Nova is '
         f'asked for {MOST_ASKED} at a time: see who may write to it')
-
-
-class Instance(Protocol):
-    """What :class:`.client.Server` has."""
-
-    id: str
-    project: str
-    host: str
-    deleted: bool
-    unknown: bool
-    busy: bool
-    status: str
-    specs: Mapping[str, str]
-    strays: tuple[str, ...]
-    stack: str
-    created_s: float
-    groups: tuple[str, ...] | None
-
-
-class Source(Protocol):
-    """What :class:`.client.Nova` does."""
-
-    def page(self, after: Sequence[str] = (), *, since_s: float | None = None,
-             deleted: bool = False, status: str = '') -> Any: ...
-
-    def server(self, instance: str) -> Any: ...
-
-    def groups(self) -> Iterable[Sequence[Any]]: ...
-
-    def group(self, id_: str) -> Any: ...
 
 
 class Whole:
@@ -119,7 +92,7 @@ class Reconciler:
     :param clock: UNIX time in seconds
     """
 
-    def __init__(self, engine: connect.Engine, nova: Source,
+    def __init__(self, engine: connect.Engine, nova: protocol.Nova,
                  clock: Callable[[], float]) -> None:
         self._engine = engine
         self._nova = nova
@@ -177,7 +150,7 @@ class Reconciler:
         self._changes_s = read_s if self._complete else now
 
     def _pages(self, still: Callable[[], None], **search: Any
-               ) -> Iterator[list[Instance]]:
+               ) -> Iterator[list[Server]]:
         """The pages of a list."""
         after: tuple[str, ...] = ()
         while True:
@@ -200,7 +173,7 @@ class Reconciler:
         return changed
 
     def _end_wrong(self) -> None:
-        """End what hosts have said of the instances of others for long."""
+        """End what hosts have reported of the instances of others for long."""
         if not self._complete or self._changes_s is None:
             return
         for host, instance, other in self._written(functools.partial(
@@ -286,7 +259,7 @@ class Reconciler:
         return changed
 
     def _confirm(self, still: Callable[[], None]) -> int:
-        """Ask Nova for the instances that only the broker has told of, each
+        """Ask Nova for the instances that only the broker has sent, each
         of whose clients may send a tag, and for new ones, of whose server
         groups no list tells.  Returns how many rows changed."""
         with connect.reading(self._engine) as connection:
@@ -326,7 +299,7 @@ class Reconciler:
         return connect.retried(self._engine, work, idempotent=True,
                                on_duplicate=True)
 
-    def _apply(self, servers: Sequence[Instance]) -> int:
+    def _apply(self, servers: Sequence[Server]) -> int:
         groups = {server.id: self._groups.of(server.id) for server in servers}
         for server in servers:
             if server.busy and not server.deleted:
@@ -341,7 +314,7 @@ class Reconciler:
         return written
 
 
-def apply(connection: connect.Connection, servers: Iterable[Instance],
+def apply(connection: connect.Connection, servers: Iterable[Server],
           groups: Mapping[str, str], now: float) -> int:
     """Store what Nova says of these instances; return how many changed."""
     servers = list(servers)
@@ -365,7 +338,7 @@ def apply(connection: connect.Connection, servers: Iterable[Instance],
     return changed
 
 
-def tag(server: Instance, group: str) -> reports.Row:
+def tag(server: Server, group: str) -> reports.Row:
     """Return what is kept of an instance.
 
     Without an application of these its agent finds one, by the property of
@@ -386,7 +359,7 @@ def tag(server: Instance, group: str) -> reports.Row:
                       for knob, value in of_flavor.floor.items()}}
 
 
-def mistakes(server: Instance, group: str) -> Iterable[str]:
+def mistakes(server: Server, group: str) -> Iterable[str]:
     """Generate what an operator may wonder about."""
     for spec in flavor.read(server.specs).wrong:
         yield (f'instance {server.id}: extra spec {spec.key!a:.80} = '

@@ -11,27 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Iterable
-from collections.abc import Sequence
 import itertools
-from typing import Any
-from typing import Protocol
+
+from scavenger_openstack.conductor.nova import protocol
+from scavenger_openstack.conductor.nova.protocol import Server
 
 CLOCKS_S = 120.0
 """So far apart the clocks of Nova and ours may be."""
 
 
-class Source(Protocol):
-    """What :class:`.client.Nova` does."""
-
-    def groups(self) -> Iterable[Sequence[Any]]: ...
-
-    def group(self, id_: str) -> Any: ...
-
-
 class Groups:
     """Remembers the names of the groups of instances; for one thread."""
 
-    def __init__(self, nova: Source) -> None:
+    def __init__(self, nova: protocol.Nova) -> None:
         self._nova = nova
         self._names: dict[str, str] = {}
         self._of: dict[str, str] = {}
@@ -57,7 +49,7 @@ class Groups:
         """The name of its group, '' without one."""
         return self._of.get(instance, '')
 
-    def expect(self, servers: Iterable[Any]) -> None:
+    def expect(self, servers: Iterable[Server]) -> None:
         """Note those of which Nova has to be asked for the group: they were
         made after all groups were read."""
         for server in servers:
@@ -68,10 +60,11 @@ class Groups:
                 self._expected[server.id] = None
 
     def expected(self, most: int) -> list[str]:
-        """Some of those, the first ones first."""
+        """Return instances of which Nova has to be asked for the group, the
+        first ones first."""
         return list(itertools.islice(self._expected, most))
 
-    def add(self, server: Any) -> None:
+    def add(self, server: Server) -> None:
         """Take what Nova tells of one instance.
 
         :raises Unreachable: Nova does not tell its group.

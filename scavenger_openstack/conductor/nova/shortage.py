@@ -25,22 +25,22 @@ SLACK_CORES = 0.5
 """A host that lacks no more is not short: so much is not measured exactly."""
 
 GAP_S = 90.0
-"""Looks are a minute apart.  After a longer gap nothing is known of before;
+"""Turns are a minute apart.  After a longer gap nothing is known of before;
 up to here no other conductor can have had the claim in between."""
 
 
-class Seen(NamedTuple):
-    """What is remembered from one look to the next, by the id of the host.
+class State(NamedTuple):
+    """What is remembered from one turn to the next, by the id of the host.
 
     All are UNIX times in seconds.
 
-    :param looked_s: when the last look was
-    :param since_s: since when a host has been short at each look
-    :param again_s: when the instances of a host are looked at again, where
-        they were looked at
+    :param last_s: when the last turn was
+    :param since_s: since when a host has been short at each turn
+    :param again_s: when the instances of a host are read again, where
+        they were read
     """
 
-    looked_s: float = -math.inf
+    last_s: float = -math.inf
     since_s: Mapping[int, float] = {}
     again_s: Mapping[int, float] = {}
 
@@ -63,7 +63,7 @@ class Host(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What to do in one look.
+    """What to do in one turn.
 
     :param steps: policy and row of each instance
     :param later: hosts for which the governor, or ``most``, left no room
@@ -73,27 +73,27 @@ class Decision(NamedTuple):
     later: set[int]
 
 
-def look(before: Seen, short: Iterable[int], now: float) -> Seen:
-    """What is remembered after a look that found these hosts short."""
-    if not 0 <= now - before.looked_s <= GAP_S:
-        before = Seen()
+def next_state(before: State, short: Iterable[int], now: float) -> State:
+    """Return the state after a turn in which these hosts are short."""
+    if not 0 <= now - before.last_s <= GAP_S:
+        before = State()
     since_s = {host: before.since_s.get(host, now) for host in short}
-    return Seen(now, since_s, {host: again_s for host, again_s
-                               in before.again_s.items() if host in since_s})
+    return State(now, since_s, {host: again_s for host, again_s
+                                in before.again_s.items() if host in since_s})
 
 
-def due(state: Seen, params: Params) -> list[int]:
+def due(state: State, params: Params) -> list[int]:
     """Return the hosts that have been short for long enough, the longest
-    first, but for those that were looked at within the cool-down."""
+    first, but for those whose instances were read within the cool-down."""
     return sorted((host for host, since_s in state.since_s.items()
-                   if state.looked_s - since_s >= params.shortage_s
-                   and state.again_s.get(host, -math.inf) <= state.looked_s),
+                   if state.last_s - since_s >= params.shortage_s
+                   and state.again_s.get(host, -math.inf) <= state.last_s),
                   key=lambda host: (state.since_s[host], host))
 
 
-def done(state: Seen, hosts: Iterable[int], params: Params) -> Seen:
-    """Return the state after the instances of these hosts were looked at."""
-    again_s = state.looked_s + params.cool_down_s
+def done(state: State, hosts: Iterable[int], params: Params) -> State:
+    """Return the state after the instances of these hosts were read."""
+    again_s = state.last_s + params.cool_down_s
     return state._replace(again_s={**state.again_s,
                                    **dict.fromkeys(hosts, again_s)})
 

@@ -21,6 +21,7 @@ from oslo_log import log
 from scavenger_openstack.algorithms import profile_estimate
 from scavenger_openstack.algorithms.profile_estimate import Estimated
 from scavenger_openstack.algorithms.profile_estimate import Target
+from scavenger_openstack.amounts import DAY_S
 from scavenger_openstack.conductor import periodic
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import newest
@@ -84,7 +85,7 @@ def refresh(engine: connect.Engine, now: float
     after: tuple[float, int] | None = None
     while len(read) < MOST_INCIDENTS:
         some, times, after = connect.read(engine, functools.partial(
-            _read, since_s=now - DAYS * periodic.DAY_S, after=after))
+            _read, since_s=now - DAYS * DAY_S, after=after))
         read += some
         ended = times | ended       # the newest come first
         if after is None:

@@ -95,7 +95,8 @@ def _document(row: Row, entry: Profiling, now: float
 
 
 def _measured(text: str) -> dict[str, Any]:
-    """
+    """Return the parts of a profile that a host measured.
+
     :raises ValueError: it is no object in JSON.
     """
     values = json.loads(text)

@@ -16,11 +16,7 @@ from typing import Any
 from typing import Literal
 from typing import NamedTuple
 
-from sqlalchemy import Connection
-from sqlalchemy import delete
-from sqlalchemy import insert
-from sqlalchemy import select
-from sqlalchemy import update
+import sqlalchemy as sa
 
 from scavenger_openstack.db.resources import audit
 from scavenger_openstack.db.resources import rules
@@ -50,7 +46,7 @@ class Members(NamedTuple):
 NOBODY = Members()
 
 
-def members(connection: Connection, name: str | None = None, *,
+def members(connection: sa.Connection, name: str | None = None, *,
             lock: bool = False) -> dict[str, Members]:
     """The hosts of each aggregate that has some, by the name of the
     aggregate and in its order.
@@ -59,7 +55,7 @@ def members(connection: Connection, name: str | None = None, *,
     :param lock: keep other writers of these rows out until the transaction
         ends
     """
-    query = select(_T.aggregate, _T.host, _T.named, _T.nova)
+    query = sa.select(_T.aggregate, _T.host, _T.named, _T.nova)
     if lock:    # all in one order, or two may wait for each other
         query = query.order_by(_T.aggregate, _T.host).with_for_update()
     named: dict[str, set[str]] = {}
@@ -75,7 +71,7 @@ def members(connection: Connection, name: str | None = None, *,
             for aggregate in sorted(named.keys() | nova.keys())}
 
 
-def hosts(connection: Connection, name: str | None = None
+def hosts(connection: sa.Connection, name: str | None = None
           ) -> dict[str, list[str]]:
     """The names of the hosts that count; see :func:`members`."""
     return {aggregate: member.hosts
@@ -107,7 +103,7 @@ class ByHost:
         return isinstance(other, ByHost) and self._names == other._names
 
 
-def by_host(connection: Connection) -> ByHost:
+def by_host(connection: sa.Connection) -> ByHost:
     """The aggregates of all hosts."""
     names: dict[str, tuple[str, ...]] = {}
     for aggregate, there in hosts(connection).items():
@@ -116,44 +112,45 @@ def by_host(connection: Connection) -> ByHost:
     return ByHost(names)
 
 
-def hosts_of(connection: Connection, name: str) -> list[str]:
+def hosts_of(connection: sa.Connection, name: str) -> list[str]:
     """The hosts in an aggregate, by the names by which they report."""
     aggregates_of = ByHost(dict.fromkeys(
         hosts(connection, name).get(name, ()), (name,)))
     return [host for host in _reported(connection) if aggregates_of.of(host)]
 
 
-def names(connection: Connection) -> list[str]:
+def names(connection: sa.Connection) -> list[str]:
     """Return the names of all aggregates that have a host."""
-    return list(connection.scalars(select(_T.aggregate).distinct()))
+    return list(connection.scalars(sa.select(_T.aggregate).distinct()))
 
 
-def settings(connection: Connection, name: str, *, lock: bool = False
+def settings(connection: sa.Connection, name: str, *, lock: bool = False
              ) -> Row | None:
     """The row with what is set for the hosts of an aggregate.
 
     :param lock: keep other writers of it out until the transaction ends
     """
     table = tables.aggregate_settings
-    query = select(table).where(table.c.aggregate == name)
+    query = sa.select(table).where(table.c.aggregate == name)
     return rows.first(connection, query.with_for_update() if lock else query)
 
 
-def set_settings(connection: Connection, name: str,
+def set_settings(connection: sa.Connection, name: str,
                  settings: dict[str, Any], *, new: bool) -> None:
-    """
+    """Store what is set for the hosts of an aggregate.
+
     :param new: there is no row yet
     """
     table = tables.aggregate_settings
     if new:
-        connection.execute(insert(table).values(aggregate=name,
-                                                settings=settings))
+        connection.execute(sa.insert(table).values(aggregate=name,
+                                                   settings=settings))
     else:
-        connection.execute(update(table).where(
+        connection.execute(sa.update(table).where(
             table.c.aggregate == name).values(settings=settings))
 
 
-def put(connection: Connection, name: str, wanted: Collection[str], *,
+def put(connection: sa.Connection, name: str, wanted: Collection[str], *,
         now_s: float) -> tuple[Members, Members]:
     """Make these, and no others, the hosts that an operator named for an
     aggregate, with a row in the audit; without any, Nova's count.
@@ -171,7 +168,7 @@ def put(connection: Connection, name: str, wanted: Collection[str], *,
     return before, after
 
 
-def follow(connection: Connection,
+def follow(connection: sa.Connection,
            nova_hosts: Mapping[str, Collection[str]], *, now_s: float) -> int:
     """Make these the hosts that Nova has in its aggregates, with rows in the
     audit where they count; how many aggregates had others."""
@@ -191,8 +188,9 @@ def follow(connection: Connection,
     return changed
 
 
-def _set(connection: Connection, name: str, column: Literal['named', 'nova'],
-         before: Members, after: Members) -> None:
+def _set(connection: sa.Connection, name: str,
+         column: Literal['named', 'nova'], before: Members, after: Members
+         ) -> None:
     """Change one of the two sources.
 
     :param before: read with its rows locked
@@ -201,18 +199,18 @@ def _set(connection: Connection, name: str, column: Literal['named', 'nova'],
     had, wanted = getattr(before, column), getattr(after, column)
     for some, value in ((had - wanted, False), ((wanted - had) & there, True)):
         if some:
-            connection.execute(update(tables.aggregate_hosts).where(
+            connection.execute(sa.update(tables.aggregate_hosts).where(
                 _T.aggregate == name, _T.host.in_(sorted(some))
             ).values({column: value}))
     if wanted - there:
-        connection.execute(insert(tables.aggregate_hosts), [
+        connection.execute(sa.insert(tables.aggregate_hosts), [
             {'aggregate': name, 'host': host, 'named': False, 'nova': False,
              column: True} for host in sorted(wanted - there)])
-    connection.execute(delete(tables.aggregate_hosts).where(
+    connection.execute(sa.delete(tables.aggregate_hosts).where(
         _T.aggregate == name, _T.named.is_(False), _T.nova.is_(False)))
 
 
-def _record(connection: Connection, actor: str, name: str, before: Members,
+def _record(connection: sa.Connection, actor: str, name: str, before: Members,
             after: Members, now_s: float) -> None:
     """How many hosts count, and which came and went: the list of all may be
     long."""
@@ -226,14 +224,14 @@ def _record(connection: Connection, actor: str, name: str, before: Members,
               reason='')
 
 
-def unknown(connection: Connection, names: Collection[str]) -> list[str]:
+def unknown(connection: sa.Connection, names: Collection[str]) -> list[str]:
     """Return which names belong to no host that has reported or has been
     enrolled."""
     index = host_names.Index(dict.fromkeys(_reported(connection), 0.0))
     return sorted(name for name in set(names) if not index.find_all(name))
 
 
-def _reported(connection: Connection) -> list[str]:
+def _reported(connection: sa.Connection) -> list[str]:
     """The names of hosts that have reported or were enrolled."""
-    return list(connection.scalars(select(tables.hosts.c.name).where(
+    return list(connection.scalars(sa.select(tables.hosts.c.name).where(
         tables.hosts.c.removed_s.is_(None))))

@@ -11,16 +11,9 @@ from typing import Any
 from typing import Literal
 from typing import NamedTuple
 
-from sqlalchemy import and_
-from sqlalchemy import BigInteger
-from sqlalchemy import cast
-from sqlalchemy import ColumnElement
-from sqlalchemy import Connection
-from sqlalchemy import func
-from sqlalchemy import or_
-from sqlalchemy import select
-from sqlalchemy import tuple_
+import sqlalchemy as sa
 
+from scavenger_openstack.amounts import HOUR_S
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
@@ -29,15 +22,13 @@ from scavenger_openstack.db import totals
 
 _H, _T = tables.antagonist_hours.c, tables.antagonist_totals.c
 
-HOUR_S = reports.HOUR_S
-
 # What a ranking goes by: whole numbers, so that pages meet exactly.
-_KEYS: dict[str, ColumnElement[int]] = {
-    'interference_s': cast(func.round(func.sum(_H.interference_s) * 1000),
-                           BigInteger),
-    'incidents': cast(func.sum(_H.incidents), BigInteger),
-    'victims': cast(func.count(_H.victim.distinct()), BigInteger)}
-_TOTAL_KEYS: dict[str, ColumnElement[int]] = {
+_KEYS: dict[str, sa.ColumnElement[int]] = {
+    'interference_s': sa.cast(
+        sa.func.round(sa.func.sum(_H.interference_s) * 1000), sa.BigInteger),
+    'incidents': sa.cast(sa.func.sum(_H.incidents), sa.BigInteger),
+    'victims': sa.cast(sa.func.count(_H.victim.distinct()), sa.BigInteger)}
+_TOTAL_KEYS: dict[str, sa.ColumnElement[int]] = {
     'interference_s': _T.interference_ms, 'incidents': _T.incidents,
     'victims': _T.victims}
 
@@ -66,7 +57,7 @@ class Span(NamedTuple):
     total_s: int | None = None
 
 
-def span(connection: Connection, *, now_s: float, since_s: float,
+def span(connection: sa.Connection, *, now_s: float, since_s: float,
          until_s: float, project: str | None = None,
          victim_project: str | None = None) -> Span:
     """Return what is asked for, and whether there are totals of it.
@@ -87,14 +78,14 @@ def span(connection: Connection, *, now_s: float, since_s: float,
         return asked
     hour = tables.hosts.c.totals_hour_s
     first_s, last_s = connection.execute(
-        select(func.min(hour), func.max(hour))).one()
+        sa.select(sa.func.min(hour), sa.func.max(hour))).one()
     if first_s is None or not (
             hour_s - HOUR_S <= first_s <= last_s <= hour_s + HOUR_S):
         return asked
     return asked._replace(total_s=int(total_s))
 
 
-def ranking(connection: Connection, asked: Span, *, sort: Sort,
+def ranking(connection: sa.Connection, asked: Span, *, sort: Sort,
             host_id: int | None = None, after: Place | None = None,
             limit: int) -> list[Place]:
     """The places of a page."""
@@ -102,7 +93,7 @@ def ranking(connection: Connection, asked: Span, *, sort: Sort,
         return _of_totals(connection, asked, sort, host_id, after, limit)
     key = _KEYS[sort]
     query = rows.equal(
-        select(key.label('place_key'), _H.host_id, _H.workload)
+        sa.select(key.label('place_key'), _H.host_id, _H.workload)
         .where(*_within(asked)),
         {_H.host_id: host_id, _H.project: asked.project,
          _H.victim_project: asked.victim_project})
@@ -113,7 +104,7 @@ def ranking(connection: Connection, asked: Span, *, sort: Sort,
         key.desc(), _H.host_id.desc(), _H.workload.desc()).limit(limit))
 
 
-def disturbing(connection: Connection, *, host_id: int | None = None,
+def disturbing(connection: sa.Connection, *, host_id: int | None = None,
                pairs: Iterable[tuple[int, str]] | None = None
                ) -> set[tuple[int, str]]:
     """Return which (host, workload) an open incident names now.
@@ -121,7 +112,7 @@ def disturbing(connection: Connection, *, host_id: int | None = None,
     :param pairs: only of these
     """
     incidents, suspects = tables.incidents.c, tables.suspects.c
-    query = rows.equal(select(
+    query = rows.equal(sa.select(
         incidents.host_id, suspects.workload).distinct().join_from(
             tables.suspects, tables.incidents).where(
                 incidents.ended_s.is_(None), suspects.antagonist.is_(True),
@@ -132,7 +123,7 @@ def disturbing(connection: Connection, *, host_id: int | None = None,
     return {(row[0], row[1]) for row in connection.execute(query)}
 
 
-def ranking_now(connection: Connection, asked: Span, *, sort: Sort,
+def ranking_now(connection: sa.Connection, asked: Span, *, sort: Sort,
                 host_id: int | None = None, after: Place | None = None,
                 limit: int) -> list[Place]:
     """Return the places of a page of those that disturb now, or are limited
@@ -140,7 +131,7 @@ def ranking_now(connection: Connection, asked: Span, *, sort: Sort,
     caps = tables.caps.c
     pairs = disturbing(connection, host_id=host_id) | {
         (row[0], row[1]) for row in connection.execute(rows.equal(
-            select(caps.host_id, caps.workload).distinct().where(
+            sa.select(caps.host_id, caps.workload).distinct().where(
                 caps.removed_s.is_(None), caps.incidents != ''),
             {caps.host_id: host_id}))}
     places = [Place(
@@ -153,7 +144,7 @@ def ranking_now(connection: Connection, asked: Span, *, sort: Sort,
                    or place < after), reverse=True)[:limit]
 
 
-def sums(connection: Connection, places: Iterable[Place], asked: Span
+def sums(connection: sa.Connection, places: Iterable[Place], asked: Span
          ) -> list[Row]:
     """Return what each of them did, in their order; ``causes`` is a list."""
     wanted = [(place.host_id, place.workload) for place in places]
@@ -164,7 +155,7 @@ def sums(connection: Connection, places: Iterable[Place], asked: Span
     return [by_pair[pair] for pair in wanted if pair in by_pair]
 
 
-def history(connection: Connection, pairs: Iterable[tuple[int, str]],
+def history(connection: sa.Connection, pairs: Iterable[tuple[int, str]],
             asked: Span) -> dict[tuple[int, str], dict[int, float]]:
     """Return how long each of these disturbed, by hour."""
     wanted = list(pairs)
@@ -176,11 +167,11 @@ def history(connection: Connection, pairs: Iterable[tuple[int, str]],
     for host_id, workload in wanted:
         names.setdefault(host_id, []).append(workload)
     # Ranges of one index, which a list of tuples is not to each database.
-    among = or_(*(and_(_H.host_id == host_id, _H.workload.in_(some))
-                  for host_id, some in names.items()))
+    among = sa.or_(*(sa.and_(_H.host_id == host_id, _H.workload.in_(some))
+                     for host_id, some in names.items()))
     for host_id, workload, hour_s, seconds in connection.execute(rows.equal(
-            select(_H.host_id, _H.workload, _H.hour_s,
-                   func.sum(_H.interference_s))
+            sa.select(_H.host_id, _H.workload, _H.hour_s,
+                      sa.func.sum(_H.interference_s))
             .where(*_within(asked), among)
             .group_by(_H.host_id, _H.workload, _H.hour_s),
             {_H.victim_project: asked.victim_project})):
@@ -188,7 +179,7 @@ def history(connection: Connection, pairs: Iterable[tuple[int, str]],
     return by_pair
 
 
-def _of_totals(connection: Connection, asked: Span, sort: Sort,
+def _of_totals(connection: sa.Connection, asked: Span, sort: Sort,
                host_id: int | None, after: Place | None, limit: int
                ) -> list[Place]:
     """A page out of one index, which has the places in their order."""
@@ -198,39 +189,39 @@ def _of_totals(connection: Connection, asked: Span, sort: Sort,
     elif asked.victim_project is not None:
         scope = totals.by_victims(asked.victim_project)
     key = _TOTAL_KEYS[sort]
-    query = rows.equal(select(key, _T.host_id, _T.workload).where(
+    query = rows.equal(sa.select(key, _T.host_id, _T.workload).where(
         _T.span_s == asked.total_s, _T.scope == scope),
         {_T.host_id: host_id})
     if after is not None:
         # The same twice: a range of the index to PostgreSQL is the first, to
         # MariaDB the second.
         query = query.where(
-            tuple_(key, _T.host_id, _T.workload) < tuple_(*after),
+            sa.tuple_(key, _T.host_id, _T.workload) < sa.tuple_(*after),
             _later(key, _T.host_id, _T.workload, after))
     return _places(connection, query.order_by(
         key.desc(), _T.host_id.desc(), _T.workload.desc()).limit(limit))
 
 
-def _later(key: ColumnElement[int], host_id: ColumnElement[int],
-           workload: ColumnElement[str], after: Place
-           ) -> ColumnElement[bool]:
+def _later(key: sa.ColumnElement[int], host_id: sa.ColumnElement[int],
+           workload: sa.ColumnElement[str], after: Place
+           ) -> sa.ColumnElement[bool]:
     """Return what comes after a place: all three fall along a ranking."""
-    return or_(key < after.key, and_(key == after.key, or_(
+    return sa.or_(key < after.key, sa.and_(key == after.key, sa.or_(
         host_id < after.host_id,
-        and_(host_id == after.host_id, workload < after.workload))))
+        sa.and_(host_id == after.host_id, workload < after.workload))))
 
 
-def _places(connection: Connection, query: Any) -> list[Place]:
+def _places(connection: sa.Connection, query: Any) -> list[Place]:
     return [Place(int(row[0]), row[1], row[2])
             for row in connection.execute(query)]
 
 
-def _read(connection: Connection, wanted: list[tuple[int, str]],
+def _read(connection: sa.Connection, wanted: list[tuple[int, str]],
           asked: Span) -> dict[tuple[int, str], Row]:
     """Sums out of the totals."""
     by_pair: dict[tuple[int, str], Row] = {}
     for host_id, host, workload, parts in connection.execute(
-            select(_T.host_id, tables.hosts.c.name, _T.workload, _T.parts)
+            sa.select(_T.host_id, tables.hosts.c.name, _T.workload, _T.parts)
             .join_from(tables.antagonist_totals, tables.hosts)
             .where(_T.span_s == asked.total_s, _T.scope == totals.ALL,
                    rows.among(_T.host_id, _T.workload, wanted))):
@@ -241,35 +232,37 @@ def _read(connection: Connection, wanted: list[tuple[int, str]],
     return by_pair
 
 
-def _summed(connection: Connection, wanted: list[tuple[int, str]],
+def _summed(connection: sa.Connection, wanted: list[tuple[int, str]],
             asked: Span) -> dict[tuple[int, str], Row]:
     """Sums out of the hourly ones."""
     where = (*_within(asked), rows.among(_H.host_id, _H.workload, wanted))
     summed: dict[tuple[int, str], Row] = {
         (row['host_id'], row['workload']): {**row, 'causes': []}
-        for row in rows.rows(connection, rows.equal(select(
+        for row in rows.rows(connection, rows.equal(sa.select(
             _H.host_id, tables.hosts.c.name.label('host'), _H.workload,
-            func.max(_H.instance).label('instance'),
-            func.max(_H.project).label('project'),
-            func.max(_H.application).label('application'),
-            cast(func.sum(_H.incidents), BigInteger).label('incidents'),
-            func.count(_H.victim.distinct()).label('victims'),
-            func.sum(_H.interference_s).label('interference_s'),
-            cast(func.sum(_H.confirmed), BigInteger).label('confirmed'),
-            cast(func.sum(_H.refuted), BigInteger).label('refuted'))
+            sa.func.max(_H.instance).label('instance'),
+            sa.func.max(_H.project).label('project'),
+            sa.func.max(_H.application).label('application'),
+            sa.cast(sa.func.sum(_H.incidents), sa.BigInteger).label(
+                'incidents'),
+            sa.func.count(_H.victim.distinct()).label('victims'),
+            sa.func.sum(_H.interference_s).label('interference_s'),
+            sa.cast(sa.func.sum(_H.confirmed), sa.BigInteger).label(
+                'confirmed'),
+            sa.cast(sa.func.sum(_H.refuted), sa.BigInteger).label('refuted'))
             .join_from(tables.antagonist_hours, tables.hosts)
             .where(*where)
             .group_by(_H.host_id, tables.hosts.c.name, _H.workload),
             {_H.victim_project: asked.victim_project}))}
     for row in rows.rows(connection, rows.equal(
-            select(_H.host_id, _H.workload, _H.cause).where(*where)
+            sa.select(_H.host_id, _H.workload, _H.cause).where(*where)
             .distinct().order_by(_H.cause),
             {_H.victim_project: asked.victim_project})):
         summed[row['host_id'], row['workload']]['causes'].append(row['cause'])
     return summed
 
 
-def _within(asked: Span) -> tuple[ColumnElement[bool], ...]:
+def _within(asked: Span) -> tuple[sa.ColumnElement[bool], ...]:
     # Whole numbers: for a fraction PostgreSQL uses no index.
     return (_H.hour_s >= int(asked.since_s // HOUR_S) * HOUR_S,
             _H.hour_s < math.ceil(asked.until_s))

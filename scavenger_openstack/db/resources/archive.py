@@ -8,17 +8,11 @@ import math
 from typing import Any
 from typing import NamedTuple
 
-import sqlalchemy
-from sqlalchemy import Column
-from sqlalchemy import Connection
-from sqlalchemy import func
-from sqlalchemy import select
-from sqlalchemy import Table
+import sqlalchemy as sa
 
+from scavenger_openstack.amounts import DAY_S
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
-
-DAY_S = 86400
 
 SETTLED_S = 2 * DAY_S
 """A younger day may still change: agents report hours late."""
@@ -30,9 +24,9 @@ NUMBERS = ('id', 'host_id', 'incident_id')
 """Columns that are numbers of rows, and mean nothing outside."""
 
 KINDS: tuple[tuple[type, type], ...] = (
-    (sqlalchemy.Integer, int), (sqlalchemy.Double, float),
-    (sqlalchemy.Boolean, bool), (sqlalchemy.JSON, dict),
-    (sqlalchemy.String, str))
+    (sa.Integer, int), (sa.Double, float),
+    (sa.Boolean, bool), (sa.JSON, dict),
+    (sa.String, str))
 
 
 class Part(NamedTuple):
@@ -40,8 +34,8 @@ class Part(NamedTuple):
     column of ``table``, or of the incidents that it refers to."""
 
     name: str
-    table: Table
-    time_s: Column[Any]
+    table: sa.Table
+    time_s: sa.Column[Any]
 
     @property
     def columns(self) -> dict[str, type]:
@@ -68,17 +62,17 @@ PARTS = (
 """What is open or in force has no day yet."""
 
 
-def days(connection: Connection, part: Part, now_s: float) -> range:
+def days(connection: sa.Connection, part: Part, now_s: float) -> range:
     """Return when each day begins, from the first that has rows to the last
     that is settled."""
-    first_s = connection.execute(select(func.min(part.time_s))).scalar()
+    first_s = connection.execute(sa.select(sa.func.min(part.time_s))).scalar()
     last_s = math.floor((now_s - SETTLED_S) / DAY_S) * DAY_S
     begin_s = last_s if first_s is None else math.floor(
         first_s / DAY_S) * DAY_S
     return range(begin_s, last_s, DAY_S)
 
 
-def page(connection: Connection, part: Part, day_s: int,
+def page(connection: sa.Connection, part: Part, day_s: int,
          after: Row | None = None) -> list[Row]:
     """Return rows of a day in the order of their time, each with the columns
     of its part besides ``after_s`` and ``after_id``.
@@ -86,14 +80,14 @@ def page(connection: Connection, part: Part, day_s: int,
     :param after: the last row of the page before
     """
     id_ = part.table.c.id
-    query = select(part.time_s.label('after_s'), id_.label('after_id'),
-                   tables.hosts.c.name.label('host'), *_columns(part))
+    query = sa.select(part.time_s.label('after_s'), id_.label('after_id'),
+                      tables.hosts.c.name.label('host'), *_columns(part))
     if part.of_incidents:
         query = query.add_columns(tables.incidents.c.uuid.label('incident')
                                   ).join_from(tables.incidents, part.table)
     where = [part.time_s >= day_s, part.time_s < day_s + DAY_S]
     if after is not None:
-        where += [part.time_s >= after['after_s'], sqlalchemy.or_(
+        where += [part.time_s >= after['after_s'], sa.or_(
             part.time_s > after['after_s'], id_ > after['after_id'])]
     host_id = (tables.incidents if part.of_incidents else part.table).c.host_id
     return [dict(row) for row in connection.execute(
@@ -101,5 +95,5 @@ def page(connection: Connection, part: Part, day_s: int,
         .order_by(part.time_s, id_).limit(AT_ONCE)).mappings()]
 
 
-def _columns(part: Part) -> list[Column[Any]]:
+def _columns(part: Part) -> list[sa.Column[Any]]:
     return [column for column in part.table.c if column.name not in NUMBERS]

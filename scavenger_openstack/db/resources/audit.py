@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection
-from sqlalchemy import select
+import sqlalchemy as sa
 
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import rows
@@ -18,25 +17,25 @@ from scavenger_openstack.wire import fit
 _A = tables.audit.c
 
 
-def page(connection: Connection, *, action: str | None = None,
+def page(connection: sa.Connection, *, action: str | None = None,
          target: str | None = None, actor: str | None = None,
          actor_name: str | None = None, by_agent: bool | None = None,
          since_s: float | None = None, after: int | None = None, limit: int
          ) -> list[Row]:
     return rows.newest(
-        connection, select(tables.audit), tables.audit,
+        connection, sa.select(tables.audit), tables.audit,
         {_A.target: target, _A.action: action, _A.actor: actor,
          _A.actor_name: actor_name, _A.by_agent: by_agent}, after,
         limit, [] if since_s is None else [_A.time_s >= since_s])
 
 
-def has_action(connection: Connection, action: str) -> bool:
+def has_action(connection: sa.Connection, action: str) -> bool:
     """Return whether something did that."""
-    return connection.execute(select(_A.id).where(
+    return connection.execute(sa.select(_A.id).where(
         _A.action == action).limit(1)).first() is not None
 
 
-def add(connection: Connection, *, time_s: float, actor: str, project: str,
+def add(connection: sa.Connection, *, time_s: float, actor: str, project: str,
         request_id: str, action: str, target: str, before: Any, after: Any,
         reason: str, actor_name: str = '') -> None:
     """Write a row, in the transaction of what it tells of, which operators

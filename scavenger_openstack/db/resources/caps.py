@@ -7,14 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import case
-from sqlalchemy import Connection
-from sqlalchemy import func
-from sqlalchemy import insert
-from sqlalchemy import or_
-from sqlalchemy import select
-from sqlalchemy import Select
-from sqlalchemy import update
+import sqlalchemy as sa
 
 from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
@@ -28,7 +21,7 @@ OverrideKey = tuple[int, str, str]
 """A host's id, a workload and a knob."""
 
 
-def page(connection: Connection, *, host_id: int | None = None,
+def page(connection: sa.Connection, *, host_id: int | None = None,
          project: str | None = None, instance: str | None = None,
          knob: str | None = None, in_force: bool = True,
          after: int | None = None, limit: int) -> list[Row]:
@@ -39,7 +32,7 @@ def page(connection: Connection, *, host_id: int | None = None,
         ended=_C.removed_s, over=not in_force)
 
 
-def of_incident(connection: Connection, host_id: int, incident: str,
+def of_incident(connection: sa.Connection, host_id: int, incident: str,
                 limit: int) -> list[Row]:
     """Return the limits that answer an incident, the newest first."""
     return rows.rows(connection, _caps().where(
@@ -48,7 +41,7 @@ def of_incident(connection: Connection, host_id: int, incident: str,
         .order_by(_C.id.desc()).limit(limit))
 
 
-def limited(connection: Connection, pairs: Iterable[tuple[int, str]]
+def limited(connection: sa.Connection, pairs: Iterable[tuple[int, str]]
             ) -> set[tuple[int, str]]:
     """Return which of these (host, workload) are limited now for what they do:
     by a detector or an operator.  What idle capacity leaves to all is no
@@ -57,38 +50,38 @@ def limited(connection: Connection, pairs: Iterable[tuple[int, str]]
     if not wanted:
         return set()
     return {(row[0], row[1]) for row in connection.execute(
-        select(_C.host_id, _C.workload).distinct().where(
+        sa.select(_C.host_id, _C.workload).distinct().where(
             _C.removed_s.is_(None),
-            or_(_C.incidents != '', _C.owner == OWNER),
+            sa.or_(_C.incidents != '', _C.owner == OWNER),
             rows.among(_C.host_id, _C.workload, wanted)))}
 
 
-def count_by_owner(connection: Connection) -> dict[str, int]:
+def count_by_owner(connection: sa.Connection) -> dict[str, int]:
     """Return how many limits are in force, by what set them; first what did so
     on most hosts."""
     return dict(connection.execute(
-        select(_C.owner, func.count()).where(_C.removed_s.is_(None))
+        sa.select(_C.owner, sa.func.count()).where(_C.removed_s.is_(None))
         .group_by(_C.owner).order_by(
-            func.count(_C.host_id.distinct()).desc(), _C.owner)
+            sa.func.count(_C.host_id.distinct()).desc(), _C.owner)
         ).tuples().all())
 
 
-def count_overrides(connection: Connection, now_s: float) -> int:
+def count_overrides(connection: sa.Connection, now_s: float) -> int:
     """Return how many overrides hold now."""
-    return int(connection.execute(select(func.count()).select_from(
+    return int(connection.execute(sa.select(sa.func.count()).select_from(
         tables.overrides).where(_O.deleted_s.is_(None),
                                 _O.expires_s > now_s)).scalar() or 0)
 
 
-def id_of(connection: Connection, project: str, instance: str, knob: str,
+def id_of(connection: sa.Connection, project: str, instance: str, knob: str,
           set_ms: int) -> int | None:
     """The id of a limit on an instance of a project, by when it was set."""
-    return connection.scalar(select(func.max(_C.id)).where(
+    return connection.scalar(sa.select(sa.func.max(_C.id)).where(
         _C.instance == instance, _C.project == project, _C.knob == knob,
         _C.set_s.between((set_ms - 1) / 1e3, (set_ms + 1) / 1e3)))
 
 
-def of_instances(connection: Connection, instances: Iterable[str],
+def of_instances(connection: sa.Connection, instances: Iterable[str],
                  since_s: float, now_s: float) -> dict[str, list[Row]]:
     """Instance -> its limits by knob: for how many seconds since then there
     was one (``limited_s``), and, if one is in force, its ``value`` and
@@ -97,15 +90,15 @@ def of_instances(connection: Connection, instances: Iterable[str],
     by_instance: dict[str, list[Row]] = {}
     if not wanted:
         return by_instance
-    begin = case((_C.set_s < since_s, since_s), else_=_C.set_s)
-    end = case((_C.removed_s.is_(None), now_s), else_=_C.removed_s)
+    begin = sa.case((_C.set_s < since_s, since_s), else_=_C.set_s)
+    end = sa.case((_C.removed_s.is_(None), now_s), else_=_C.removed_s)
     by_knob: dict[tuple[str, str], Row] = {}
-    for row in rows.rows(connection, select(
-            _C.instance, _C.knob, func.sum(
-                case((end > begin, end - begin), else_=0.0)
+    for row in rows.rows(connection, sa.select(
+            _C.instance, _C.knob, sa.func.sum(
+                sa.case((end > begin, end - begin), else_=0.0)
             ).label('limited_s')).where(
                 _C.instance.in_(wanted),
-                or_(_C.removed_s.is_(None), _C.removed_s >= since_s))
+                sa.or_(_C.removed_s.is_(None), _C.removed_s >= since_s))
             .group_by(_C.instance, _C.knob)
             .order_by(_C.instance, _C.knob)):
         by_knob[row['instance'], row['knob']] = {
@@ -113,7 +106,7 @@ def of_instances(connection: Connection, instances: Iterable[str],
             'value': None, 'owner': None, 'set_s': None}
         by_instance.setdefault(row['instance'], []).append(
             by_knob[row['instance'], row['knob']])
-    for row in rows.rows(connection, select(
+    for row in rows.rows(connection, sa.select(
             _C.instance, _C.knob, _C.value, _C.owner, _C.set_s).where(
                 _C.instance.in_(wanted), _C.removed_s.is_(None))
             .order_by(_C.id)):
@@ -121,7 +114,7 @@ def of_instances(connection: Connection, instances: Iterable[str],
     return by_instance
 
 
-def overrides(connection: Connection, *, now_s: float,
+def overrides(connection: sa.Connection, *, now_s: float,
               host_id: int | None = None, workload: str | None = None,
               after: int | None = None, limit: int) -> list[Row]:
     """Return the overrides that hold now."""
@@ -131,16 +124,16 @@ def overrides(connection: Connection, *, now_s: float,
         [_O.deleted_s.is_(None), _O.expires_s > now_s])
 
 
-def override(connection: Connection, key: OverrideKey, now_s: float
+def override(connection: sa.Connection, key: OverrideKey, now_s: float
              ) -> Row | None:
-    """The one that holds for a knob of a workload."""
+    """Return the override that holds for a knob of a workload."""
     host_id, workload, knob = key
     return rows.first(connection, _overrides(now_s).where(
         _O.host_id == host_id, _O.workload == workload, _O.knob == knob)
         .order_by(_O.id.desc()))
 
 
-def override_ids(connection: Connection, host_ids: Iterable[int],
+def override_ids(connection: sa.Connection, host_ids: Iterable[int],
                  now_s: float) -> dict[OverrideKey, str]:
     """The overrides that hold on these hosts: what each is for -> its id."""
     ids = sorted(set(host_ids))
@@ -151,33 +144,33 @@ def override_ids(connection: Connection, host_ids: Iterable[int],
                 _O.host_id.in_(ids)).order_by(_O.id))}
 
 
-def add_override(connection: Connection, key: OverrideKey, **values: Any
+def add_override(connection: sa.Connection, key: OverrideKey, **values: Any
                  ) -> None:
     """Set an override; the one before for the same knob holds no more."""
     host_id, workload, knob = key
     end_override(connection, key, values['created_s'])
-    connection.execute(insert(tables.overrides).values(
+    connection.execute(sa.insert(tables.overrides).values(
         host_id=host_id, workload=workload, knob=knob, **values))
 
 
-def end_override(connection: Connection, key: OverrideKey, now_s: float
+def end_override(connection: sa.Connection, key: OverrideKey, now_s: float
                  ) -> None:
     host_id, workload, knob = key
-    connection.execute(update(tables.overrides).where(
+    connection.execute(sa.update(tables.overrides).where(
         _O.host_id == host_id, _O.workload == workload, _O.knob == knob,
         _O.deleted_s.is_(None)).values(deleted_s=now_s))
 
 
-def _caps() -> Select:
-    return select(
+def _caps() -> sa.Select:
+    return sa.select(
         _C.id, _C.host_id, tables.hosts.c.name.label('host'), _C.workload,
         _C.instance, _C.project, _C.knob, _C.value, _C.original, _C.owner,
         _C.reason, _C.why, _C.incidents, _C.steps, _C.set_s, _C.removed_s
     ).join_from(tables.caps, tables.hosts)
 
 
-def _overrides(now_s: float) -> Select:
-    return select(
+def _overrides(now_s: float) -> sa.Select:
+    return sa.select(
         _O.id, _O.uuid, _O.host_id, tables.hosts.c.name.label('host'),
         _O.workload, _O.instance, _O.project, _O.knob, _O.value, _O.reason,
         _O.created_by, _O.created_s, _O.generation, _O.expires_s

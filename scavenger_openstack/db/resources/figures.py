@@ -6,13 +6,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sqlalchemy import case
-from sqlalchemy import Connection
-from sqlalchemy import func
-from sqlalchemy import Select
-from sqlalchemy import select
-from sqlalchemy import Table
-from sqlalchemy import text
+import sqlalchemy as sa
 
 from scavenger_openstack.db import tables
 from scavenger_openstack.types import Priority
@@ -51,22 +45,22 @@ class Figures(NamedTuple):
     rows: dict[str, float]
 
 
-def read(connection: Connection, silent_before_s: float) -> Figures:
+def read(connection: sa.Connection, silent_before_s: float) -> Figures:
     """Read all of it.
 
     :param silent_before_s: hosts that reported last before that are silent
     """
-    state = case((_H.last_seen_s == 0, ENROLLED),
-                 (_H.last_seen_s < silent_before_s, SILENT),
-                 (_H.enforcing, ENFORCING), else_=OBSERVING)
+    state = sa.case((_H.last_seen_s == 0, ENROLLED),
+                    (_H.last_seen_s < silent_before_s, SILENT),
+                    (_H.enforcing, ENFORCING), else_=OBSERVING)
     hosts = dict.fromkeys(STATES, 0) | dict(connection.execute(
-        select(state, func.count()).where(_H.removed_s.is_(None))
+        sa.select(state, sa.func.count()).where(_H.removed_s.is_(None))
         .group_by(state)).tuples().all())
     # Out of ix_workloads_background alone.
-    vcpus = connection.scalar(select(func.sum(_W.vcpus)).where(
+    vcpus = connection.scalar(sa.select(sa.func.sum(_W.vcpus)).where(
         _W.until_s.is_(None), _W.priority == Priority.BACKGROUND))
     off = connection.execute(
-        select(_S.scope, _S.target).where(~_S.protection)
+        sa.select(_S.scope, _S.target).where(~_S.protection)
         .order_by(_S.scope, _S.target).limit(MOST_SWITCHES)).tuples().all()
     cloud = 'cloud', ''
     return Figures(hosts, float(vcpus or 0.0), [
@@ -75,7 +69,7 @@ def read(connection: Connection, silent_before_s: float) -> Figures:
         rows(connection))
 
 
-def rows(connection: Connection) -> dict[str, float]:
+def rows(connection: sa.Connection) -> dict[str, float]:
     """Return about how many rows each table has.
 
     On SQLite these are the ids between the first and the last one: more than
@@ -84,7 +78,7 @@ def rows(connection: Connection) -> dict[str, float]:
     estimate = _ESTIMATES.get(connection.dialect.name)
     if estimate is not None:
         counts = {str(name): float(count) for name, count
-                  in connection.execute(text(estimate)).tuples()
+                  in connection.execute(sa.text(estimate)).tuples()
                   if count is not None and count >= 0}
         return {name: counts[name] for name in tables.METADATA.tables
                 if name in counts}
@@ -93,8 +87,9 @@ def rows(connection: Connection) -> dict[str, float]:
             if 'id' in table.c}
 
 
-def _span(table: Table) -> Select[tuple[int]]:
+def _span(table: sa.Table) -> sa.Select[tuple[int]]:
     """The ids from the first to the last: each is looked up alone, as SQLite
     reads the whole table for both at once."""
-    return select(select(func.max(table.c.id)).scalar_subquery()
-                  - select(func.min(table.c.id)).scalar_subquery() + 1)
+    first, last = (sa.select(edge(table.c.id)).scalar_subquery()
+                   for edge in (sa.func.min, sa.func.max))
+    return sa.select(last - first + 1)

@@ -13,13 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sqlalchemy import Connection
-from sqlalchemy import delete
-from sqlalchemy import func
-from sqlalchemy import select
+import sqlalchemy as sa
 
+from scavenger_openstack.amounts import HOUR_S
 from scavenger_openstack.db import reports
-from scavenger_openstack.db.reports import HOUR_S
 from scavenger_openstack.db.reports import Row
 from scavenger_openstack.db import rows
 from scavenger_openstack.db import tables
@@ -34,7 +31,7 @@ VictimKey = tuple[int, str]
 _B, _V = tables.background_hours.c, tables.victim_hours.c
 
 
-def background(connection: Connection, host: reports.Host, now_s: float,
+def background(connection: sa.Connection, host: reports.Host, now_s: float,
                used: Mapping[str, float]) -> Row:
     """Return what background work has used in this hour, with this report;
     the hour before is stored when it is over.
@@ -54,7 +51,7 @@ def background(connection: Connection, host: reports.Host, now_s: float,
         for name, resource in (('core_s', 'cpu'), ('byte_s', 'memory'))}}
 
 
-def change_victims(connection: Connection, host_id: int,
+def change_victims(connection: sa.Connection, host_id: int,
                    changes: Mapping[VictimKey, tuple[int, float]],
                    identities: Mapping[str, reports.Identity]) -> None:
     """Add to the sums of victims.
@@ -87,15 +84,15 @@ def change_victims(connection: Connection, host_id: int,
                         sum((row['hour_s'], row['victim']) not in there
                             for row in changed))
     for ids in rows.batches(gone):
-        connection.execute(delete(tables.victim_hours).where(_V.id.in_(ids)))
+        connection.execute(sa.delete(tables.victim_hours).where(_V.id.in_(ids)))
 
 
-def _victims(connection: Connection, host_id: int,
+def _victims(connection: sa.Connection, host_id: int,
              keys: Mapping[VictimKey, object]) -> dict[VictimKey, Row]:
     there: dict[VictimKey, Row] = {}
     hours = sorted({hour_s for hour_s, _ in keys})
     for names in rows.batches(sorted({victim for _, victim in keys})):
-        for row in connection.execute(select(
+        for row in connection.execute(sa.select(
                 _V.id, _V.hour_s, _V.victim, _V.incidents, _V.interference_s
                 ).where(_V.hour_s.in_(hours), _V.host_id == host_id,
                         _V.victim.in_(names))).mappings():
@@ -103,7 +100,7 @@ def _victims(connection: Connection, host_id: int,
     return there
 
 
-def sums(connection: Connection, since_s: int, until_s: int
+def sums(connection: sa.Connection, since_s: int, until_s: int
          ) -> dict[int, Row]:
     """Return the sums of all hosts by hour: ``incidents``,
     ``interference_s``, ``core_s`` and ``byte_s``.
@@ -119,7 +116,7 @@ def sums(connection: Connection, since_s: int, until_s: int
     for columns, key in (((_V.incidents, _V.interference_s), _V.hour_s),
                          ((_B.core_s, _B.byte_s), _B.hour_s)):
         for hour_s, *values in connection.execute(
-                select(key, *map(func.sum, columns)).where(
+                sa.select(key, *map(sa.func.sum, columns)).where(
                     key >= since_s, key < until_s).group_by(key)):
             for column, value in zip(columns, values, strict=True):
                 kind = type(by_hour[hour_s][column.name])
@@ -127,15 +124,16 @@ def sums(connection: Connection, since_s: int, until_s: int
     return by_hour
 
 
-def worst_victims(connection: Connection, since_s: int, limit: int
+def worst_victims(connection: sa.Connection, since_s: int, limit: int
                   ) -> list[Row]:
     """Return the workloads that were disturbed longest since then."""
-    seconds = func.sum(_V.interference_s)
-    return rows.rows(connection, select(
+    seconds = sa.func.sum(_V.interference_s)
+    return rows.rows(connection, sa.select(
         _V.host_id, tables.hosts.c.name.label('host'),
-        _V.victim.label('workload'), func.max(_V.instance).label('instance'),
-        func.max(_V.project).label('project'),
-        func.sum(_V.incidents).label('incidents'),
+        _V.victim.label('workload'),
+        sa.func.max(_V.instance).label('instance'),
+        sa.func.max(_V.project).label('project'),
+        sa.func.sum(_V.incidents).label('incidents'),
         seconds.label('interference_s'))
         .join_from(tables.victim_hours, tables.hosts)
         .where(_V.hour_s >= since_s)

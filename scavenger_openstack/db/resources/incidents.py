@@ -10,11 +10,7 @@ from collections.abc import Mapping
 import functools
 from typing import Any
 
-from sqlalchemy import and_
-from sqlalchemy import Column
-from sqlalchemy import ColumnElement
-from sqlalchemy import Connection
-from sqlalchemy import select
+import sqlalchemy as sa
 
 from scavenger_openstack.db import paging
 from scavenger_openstack.db import rows
@@ -30,21 +26,21 @@ _SHOWN = (_I.id, _I.host_id, tables.hosts.c.name.label('host'), _I.uuid,
           _I.evidence_kind, _I.begun_s, _I.changed_s, _I.ended_s)
 
 
-def has_cause(connection: Connection, cause: str) -> bool:
+def has_cause(connection: sa.Connection, cause: str) -> bool:
     """Return whether there is an incident with that cause."""
-    return connection.execute(select(_I.id).where(
+    return connection.execute(sa.select(_I.id).where(
         _I.cause == cause).limit(1)).first() is not None
 
 
-def page(connection: Connection, *, host_id: int | None = None,
+def page(connection: sa.Connection, *, host_id: int | None = None,
          project: str | None = None, victim: str | None = None,
          victim_instance: str | None = None, antagonist: str | None = None,
          antagonist_instance: str | None = None, cause: str | None = None,
          outcome: str | None = None, evidence_kind: str | None = None,
          since_s: float | None = None, until_s: float | None = None,
          after: tuple[float, int] | None = None, limit: int) -> list[Row]:
-    """Those that began last come first; without grounds and evidence, which
-    are long.
+    """Return incidents, those that began last first; without grounds and
+    evidence, which are long.
 
     :param antagonist: a workload that was named, not only suspected
     :param since_s: those that began then or later
@@ -64,11 +60,13 @@ def page(connection: Connection, *, host_id: int | None = None,
     else:
         ids = newest(tables.incidents, wanted, by=_I.begun_s)
     return rows.of_ids(
-        connection, select(*_SHOWN).join_from(tables.incidents, tables.hosts),
-        _I.id, ids)
+        connection,
+        sa.select(*_SHOWN).join_from(tables.incidents, tables.hosts), _I.id,
+        ids)
 
 
-def _of_incident(wanted: Mapping[Column, Any]) -> list[ColumnElement[bool]]:
+def _of_incident(wanted: Mapping[sa.Column, Any]
+                 ) -> list[sa.ColumnElement[bool]]:
     """The condition that the incident of a suspect has these values.
 
     A subquery by the key that gives one value is asked row by row, and no
@@ -78,23 +76,23 @@ def _of_incident(wanted: Mapping[Column, Any]) -> list[ColumnElement[bool]]:
     """
     equal = [column == value for column, value in wanted.items()
              if value is not None]
-    return [select(and_(*equal)).where(_I.id == _S.incident_id)
+    return [sa.select(sa.and_(*equal)).where(_I.id == _S.incident_id)
             .scalar_subquery()] if equal else []
 
 
-def show(connection: Connection, uuid: str, project: str | None = None
+def show(connection: sa.Connection, uuid: str, project: str | None = None
          ) -> Row | None:
-    """One incident, with its grounds and its evidence.
+    """Return an incident with its grounds and its evidence.
 
     :param project: only if the victim belongs to it
     """
     return rows.first(connection, rows.equal(
-        select(*_SHOWN, _I.grounds, _I.evidence)
+        sa.select(*_SHOWN, _I.grounds, _I.evidence)
         .join_from(tables.incidents, tables.hosts)
         .where(_I.uuid == uuid), {_I.project: project}))
 
 
-def with_evidence(connection: Connection, *, causes: Collection[str],
+def with_evidence(connection: sa.Connection, *, causes: Collection[str],
                   kinds: Collection[str], without: str, since_s: float,
                   after: tuple[float, int] | None, limit: int) -> list[Row]:
     """Return incidents with their grounds and evidence, and the facts of
@@ -110,12 +108,12 @@ def with_evidence(connection: Connection, *, causes: Collection[str],
             _I.cause.in_(sorted(causes)),
             _I.evidence_kind.in_(sorted(kinds)), _I.outcome != without])
     return rows.of_ids(
-        connection, select(*_SHOWN, _I.grounds, _I.evidence,
-                           tables.hosts.c.facts)
+        connection, sa.select(*_SHOWN, _I.grounds, _I.evidence,
+                              tables.hosts.c.facts)
         .join_from(tables.incidents, tables.hosts), _I.id, ids)
 
 
-def suspects(connection: Connection, incident_ids: Iterable[int], *,
+def suspects(connection: sa.Connection, incident_ids: Iterable[int], *,
              antagonists: bool = False) -> dict[int, list[Row]]:
     """Incident's id -> its suspects, those with the highest score first;
     ``earlier``: named, and disturbs no more although the incident goes on.
@@ -126,11 +124,11 @@ def suspects(connection: Connection, incident_ids: Iterable[int], *,
     by_incident: dict[int, list[Row]] = {id_: [] for id_ in ids}
     if not ids:
         return by_incident
-    query = select(_S.incident_id, _S.workload, _S.instance, _S.project,
-                   _S.score, _S.antagonist, _S.foreground, _S.earlier,
-                   _I.ended_s).join_from(
-                       tables.suspects, tables.incidents).where(
-                           _S.incident_id.in_(ids))
+    query = sa.select(_S.incident_id, _S.workload, _S.instance, _S.project,
+                      _S.score, _S.antagonist, _S.foreground, _S.earlier,
+                      _I.ended_s).join_from(
+                          tables.suspects, tables.incidents).where(
+                              _S.incident_id.in_(ids))
     if antagonists:
         query = query.where(_S.antagonist.is_(True))
     for row in rows.rows(connection, query.order_by(_S.id)):

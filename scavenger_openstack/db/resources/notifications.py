@@ -17,10 +17,7 @@ import enum
 from typing import Any
 import uuid
 
-from sqlalchemy import Connection
-from sqlalchemy import delete
-from sqlalchemy import func
-from sqlalchemy import select
+import sqlalchemy as sa
 
 from scavenger_openstack.db import connect
 from scavenger_openstack.db.resources import incidents
@@ -61,12 +58,12 @@ GROUND = ('workload', 'kind', 'share', 'waited_s', 'window_s', 'chance',
           'before', 'after')
 
 
-def are_wanted(connection: Connection) -> bool:
+def are_wanted(connection: sa.Connection) -> bool:
     """Return whether there is a topic to send to."""
     return bool(connection.get_execution_options().get(connect.NOTIFIES))
 
 
-def add(connection: Connection, event: Event, payloads: Iterable[rows.Row],
+def add(connection: sa.Connection, event: Event, payloads: Iterable[rows.Row],
         now_s: float) -> None:
     """Store notifications, if there is a topic.
 
@@ -80,7 +77,7 @@ def add(connection: Connection, event: Event, payloads: Iterable[rows.Row],
             for payload in payloads])
 
 
-def add_incidents(connection: Connection, events: Mapping[
+def add_incidents(connection: sa.Connection, events: Mapping[
         Event, Collection[str]], now_s: float) -> None:
     """Store what happened to incidents, as the tables are now.
 
@@ -92,7 +89,7 @@ def add_incidents(connection: Connection, events: Mapping[
     _I = tables.incidents.c
     payloads: dict[str, rows.Row] = {}
     for some in rows.batches(sorted(uuids)):
-        by_id = {row['id']: row for row in rows.rows(connection, select(
+        by_id = {row['id']: row for row in rows.rows(connection, sa.select(
             tables.incidents, tables.hosts.c.name.label('host')).join_from(
                 tables.incidents, tables.hosts).where(_I.uuid.in_(some)))}
         antagonists = incidents.suspects(connection, by_id, antagonists=True)
@@ -104,7 +101,7 @@ def add_incidents(connection: Connection, events: Mapping[
             if uuid in payloads], now_s)
 
 
-def add_limits(connection: Connection, event: Event, host_id: int,
+def add_limits(connection: sa.Connection, event: Event, host_id: int,
                limits: Sequence[Mapping[str, Any]], now_s: float) -> None:
     """Store that limits of a host were set or removed.
 
@@ -112,7 +109,7 @@ def add_limits(connection: Connection, event: Event, host_id: int,
     """
     if not limits or not are_wanted(connection):
         return
-    host = connection.execute(select(tables.hosts.c.name).where(
+    host = connection.execute(sa.select(tables.hosts.c.name).where(
         tables.hosts.c.id == host_id)).scalar()
     add(connection, event, [
         {'host': host, **{field: limit.get(field) for field in LIMIT},
@@ -121,7 +118,7 @@ def add_limits(connection: Connection, event: Event, host_id: int,
          'removed_at': iso(limit['removed_s'])} for limit in limits], now_s)
 
 
-def add_override(connection: Connection, host: str, override: Mapping[
+def add_override(connection: sa.Connection, host: str, override: Mapping[
         str, Any], now_s: float, *, is_set: bool) -> None:
     """Store that an operator has set an override, or removed it."""
     add(connection, Event.OVERRIDDEN, [
@@ -129,21 +126,21 @@ def add_override(connection: Connection, host: str, override: Mapping[
          'expires_at': iso(override['expires_s']), 'set': is_set}], now_s)
 
 
-def oldest(connection: Connection, limit: int) -> list[rows.Row]:
+def oldest(connection: sa.Connection, limit: int) -> list[rows.Row]:
     """Return the notifications that wait for longest, in their order."""
-    return rows.rows(connection, select(tables.notifications).order_by(
+    return rows.rows(connection, sa.select(tables.notifications).order_by(
         _N.id).limit(limit))
 
 
-def remove(connection: Connection, ids: Collection[int]) -> None:
+def remove(connection: sa.Connection, ids: Collection[int]) -> None:
     """Delete notifications that were sent."""
-    connection.execute(delete(tables.notifications).where(_N.id.in_(ids)))
+    connection.execute(sa.delete(tables.notifications).where(_N.id.in_(ids)))
 
 
-def trim(connection: Connection, most: int = MOST) -> int:
+def trim(connection: sa.Connection, most: int = MOST) -> int:
     """Delete the oldest notifications above a number; return how many."""
-    newest = connection.execute(select(func.max(_N.id))).scalar() or 0
-    return connection.execute(delete(tables.notifications).where(
+    newest = connection.execute(sa.select(sa.func.max(_N.id))).scalar() or 0
+    return connection.execute(sa.delete(tables.notifications).where(
         _N.id <= newest - most)).rowcount
 
 

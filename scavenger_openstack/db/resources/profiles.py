@@ -8,11 +8,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 import uuid
 
-from sqlalchemy import Connection
-from sqlalchemy import delete
-from sqlalchemy import insert
-from sqlalchemy import select
-from sqlalchemy import update
+import sqlalchemy as sa
 
 from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
@@ -29,7 +25,7 @@ class Change(NamedTuple):
     after: Row
 
 
-def page(connection: Connection, *, kind: str | None = None,
+def page(connection: sa.Connection, *, kind: str | None = None,
          target: str | None = None, project: str | None = None,
          reader: str | None = None, after: int | None = None, limit: int
          ) -> list[Row]:
@@ -39,35 +35,35 @@ def page(connection: Connection, *, kind: str | None = None,
         those that are for all projects
     """
     return rows.newest(
-        connection, select(tables.profiles), tables.profiles,
+        connection, sa.select(tables.profiles), tables.profiles,
         {_P.kind: kind, _P.target: target, _P.project: project}, after,
         limit, [] if reader is None else [_P.project.in_((reader, ''))])
 
 
-def show(connection: Connection, uuid: str, reader: str | None = None
+def show(connection: sa.Connection, uuid: str, reader: str | None = None
          ) -> Row | None:
     """Return a profile; ``reader`` as in :func:`page`."""
-    query = select(tables.profiles).where(_P.uuid == uuid)
+    query = sa.select(tables.profiles).where(_P.uuid == uuid)
     if reader is not None:
         query = query.where(_P.project.in_((reader, '')))
     return rows.first(connection, query)
 
 
-def id_of(connection: Connection, reader: str, uuid: str) -> int | None:
+def id_of(connection: sa.Connection, reader: str, uuid: str) -> int | None:
     """Return the id of a profile that a project may see."""
     row = show(connection, uuid, reader)
     return None if row is None else int(row['id'])
 
 
-def of_target(connection: Connection, kind: str, target: str, project: str, *,
-              lock: bool = False) -> Row | None:
+def of_target(connection: sa.Connection, kind: str, target: str,
+              project: str, *, lock: bool = False) -> Row | None:
     """Return the profile of a target of a project, '' for all projects."""
-    query = select(tables.profiles).where(
+    query = sa.select(tables.profiles).where(
         _P.kind == kind, _P.target == target, _P.project == project)
     return rows.first(connection, query.with_for_update() if lock else query)
 
 
-def set_profile(connection: Connection, document: profile.Document, *,
+def set_profile(connection: sa.Connection, document: profile.Document, *,
                 created_by: str, now_s: float) -> Change | None:
     """Store a profile in place of that of the same kind, target and project.
 
@@ -90,12 +86,12 @@ def set_profile(connection: Connection, document: profile.Document, *,
               'project': document.project,
               'document': profile.as_json(document),
               'created_by': created_by, 'created_s': now_s, 'stale_s': None}
-    done = connection.execute(insert(tables.profiles).values(**values))
+    done = connection.execute(sa.insert(tables.profiles).values(**values))
     (id_,) = done.inserted_primary_key or (None,)
     return Change(before, {'id': id_, **values})
 
 
-def mark_stale(connection: Connection, kind: str, target: str, project: str,
+def mark_stale(connection: sa.Connection, kind: str, target: str, project: str,
                begun_s: float, ended_s: float) -> bool:
     """Mark a measured profile as stale; false if it is not, or was already.
 
@@ -107,26 +103,26 @@ def mark_stale(connection: Connection, kind: str, target: str, project: str,
             or row['created_s'] >= begun_s
             or row['document']['source'] != profile.MEASURED):
         return False
-    connection.execute(update(tables.profiles).where(
+    connection.execute(sa.update(tables.profiles).where(
         _P.id == row['id']).values(stale_s=ended_s))
     return True
 
 
-def remove(connection: Connection, id_: int) -> None:
+def remove(connection: sa.Connection, id_: int) -> None:
     """Delete a profile."""
-    connection.execute(delete(tables.profiles).where(_P.id == id_))
+    connection.execute(sa.delete(tables.profiles).where(_P.id == id_))
 
 
-def ids(connection: Connection) -> list[int]:
+def ids(connection: sa.Connection) -> list[int]:
     """Return the ids of all profiles, the oldest first; the profile of an id
     never changes."""
-    return list(connection.scalars(select(_P.id).order_by(_P.id)))
+    return list(connection.scalars(sa.select(_P.id).order_by(_P.id)))
 
 
-def of_ids(connection: Connection, wanted: Collection[int]) -> list[Row]:
+def of_ids(connection: sa.Connection, wanted: Collection[int]) -> list[Row]:
     """Return the profiles of these ids."""
     return [row for some in rows.batches(sorted(wanted))
-            for row in rows.rows(connection, select(
+            for row in rows.rows(connection, sa.select(
                 _P.id, _P.kind, _P.target, _P.project, _P.document).where(
                     _P.id.in_(some)))]
 

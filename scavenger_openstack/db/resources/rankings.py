@@ -17,6 +17,7 @@ import threading
 import time
 from typing import Any
 
+from scavenger_openstack.amounts import HOUR_S
 from scavenger_openstack.db.resources import antagonists
 from scavenger_openstack.db.resources.antagonists import Place
 from scavenger_openstack.db.resources.antagonists import Sort
@@ -82,8 +83,8 @@ class Rankings:
                       host_id: int | None, after: Place | None) -> list[Place]:
         """The first places; none if the page is another and they are not
         cached."""
-        key = (asked.since_s // antagonists.HOUR_S,
-               math.ceil(asked.until_s / antagonists.HOUR_S), asked.project,
+        key = (asked.since_s // HOUR_S,
+               math.ceil(asked.until_s / HOUR_S), asked.project,
                asked.victim_project, sort, host_id)
         with self._lock:
             result = self._results.get(key)

@@ -17,8 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 
-from sqlalchemy import Connection
-from sqlalchemy import select
+import sqlalchemy as sa
 
 from scavenger_openstack.algorithms import profiles as algorithm
 from scavenger_openstack.db.resources import profiles
@@ -32,7 +31,7 @@ _W = tables.workloads.c
 MOST_LABELS = 100_000
 
 Label = tuple[str, str, str]
-"""Project, application and flavor of a workload: what it is found by."""
+"""Project, application and flavor of a workload, which its profile is of."""
 Sides = tuple[Mapping[str, float], Mapping[str, float]]
 """What is tolerated and caused, by SoI."""
 
@@ -83,7 +82,7 @@ class Residents:
         # Each label once, with the id of its profile, 0 for none.
         self._labels: dict[Label, tuple[Label, int]] = {}
 
-    def read(self, connection: Connection, hosts: Sequence[Row]) -> Levels:
+    def read(self, connection: sa.Connection, hosts: Sequence[Row]) -> Levels:
         """Return what the database has now.
 
         :param hosts: all hosts, each with its ``id`` and
@@ -103,7 +102,7 @@ class Residents:
             {id_: host.shown for id_, host in self._hosts.items()
              if host.ids})
 
-    def _read_profiles(self, connection: Connection) -> bool:
+    def _read_profiles(self, connection: sa.Connection) -> bool:
         """Return whether there are others than before."""
         ids = profiles.ids(connection)
         if ids == list(self._profiles):
@@ -120,7 +119,7 @@ class Residents:
                      for id_, profile in self._profiles.items()}
         return True
 
-    def _read_hosts(self, connection: Connection, hosts: Sequence[Row]
+    def _read_hosts(self, connection: sa.Connection, hosts: Sequence[Row]
                     ) -> None:
         digests = {host['id']: host['workloads_digest'] for host in hosts}
         kept = {id_: host for id_, host in self._hosts.items()
@@ -139,13 +138,13 @@ class Residents:
         self._hosts = kept
 
     @staticmethod
-    def _rows(connection: Connection, host_ids: Iterable[int], is_part: bool
+    def _rows(connection: sa.Connection, host_ids: Iterable[int], is_part: bool
               ) -> Iterator[Any]:
         """The workloads of these hosts, or of all."""
-        query = select(_W.host_id, _H.workloads_digest, _W.project,
-                       _W.application, _W.flavor).join_from(
-                           tables.workloads, tables.hosts).where(
-                               _W.until_s.is_(None))
+        query = sa.select(_W.host_id, _H.workloads_digest, _W.project,
+                          _W.application, _W.flavor).join_from(
+                              tables.workloads, tables.hosts).where(
+                                  _W.until_s.is_(None))
         if not is_part:
             yield from connection.execute(query)
             return

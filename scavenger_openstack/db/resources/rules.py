@@ -9,11 +9,7 @@ from typing import Any
 from typing import Literal
 import uuid
 
-from sqlalchemy import Connection
-from sqlalchemy import delete
-from sqlalchemy import insert
-from sqlalchemy import select
-from sqlalchemy import update
+import sqlalchemy as sa
 
 from scavenger_openstack.db.resources import audit
 from scavenger_openstack.db import rows
@@ -31,46 +27,46 @@ OF_NOVA = 'metadata of the host aggregate in Nova'
 """The reason of a priority that Nova says; with its creator the mark."""
 
 
-def page(connection: Connection, kind: Kind, *, scope: str | None = None,
+def page(connection: sa.Connection, kind: Kind, *, scope: str | None = None,
          target: str | None = None, after: int | None = None, limit: int
          ) -> list[Row]:
     return rows.newest(
-        connection, select(tables.rules), tables.rules,
+        connection, sa.select(tables.rules), tables.rules,
         {_R.kind: kind, _R.scope: scope, _R.target: target}, after, limit)
 
 
-def show(connection: Connection, kind: Kind, uuid: str) -> Row | None:
-    return rows.first(connection, select(tables.rules).where(
+def show(connection: sa.Connection, kind: Kind, uuid: str) -> Row | None:
+    return rows.first(connection, sa.select(tables.rules).where(
         _R.kind == kind, _R.uuid == uuid))
 
 
-def of(connection: Connection, kind: Kind, scope: str, target: str
+def of(connection: sa.Connection, kind: Kind, scope: str, target: str
        ) -> Row | None:
-    return rows.first(connection, select(tables.rules).where(
+    return rows.first(connection, sa.select(tables.rules).where(
         _R.kind == kind, _R.scope == scope, _R.target == target
     ).with_for_update())
 
 
-def add(connection: Connection, **values: Any) -> None:
-    connection.execute(insert(tables.rules).values(**values))
+def add(connection: sa.Connection, **values: Any) -> None:
+    connection.execute(sa.insert(tables.rules).values(**values))
 
 
-def change(connection: Connection, id_: int, **values: Any) -> None:
-    connection.execute(update(tables.rules).where(_R.id == id_)
+def change(connection: sa.Connection, id_: int, **values: Any) -> None:
+    connection.execute(sa.update(tables.rules).where(_R.id == id_)
                        .values(**values))
 
 
-def remove(connection: Connection, id_: int) -> None:
-    connection.execute(delete(tables.rules).where(_R.id == id_))
+def remove(connection: sa.Connection, id_: int) -> None:
+    connection.execute(sa.delete(tables.rules).where(_R.id == id_))
 
 
-def follow_priorities(connection: Connection, wanted: Mapping[str, str], *,
+def follow_priorities(connection: sa.Connection, wanted: Mapping[str, str], *,
                       now_s: float) -> int:
     """Make these the priorities that Nova says for aggregates, by their
     name, but where an operator gave one, with rows in the audit; how many
     were others."""
     stored = {row['target']: row for row in rows.rows(
-        connection, select(tables.rules).where(
+        connection, sa.select(tables.rules).where(
             _R.kind == 'priority', _R.scope == 'aggregate'))}
     changed = 0
     for target in sorted(stored.keys() | wanted.keys()):
@@ -104,8 +100,8 @@ def _stays(row: Row | None, value: str | None) -> bool:
     return not is_nova(row) or row['value'] == value
 
 
-def end_nova(connection: Connection, target: str, *, actor: str, now_s: float
-             ) -> None:
+def end_nova(connection: sa.Connection, target: str, *, actor: str,
+             now_s: float) -> None:
     """Remove the priority that Nova says for an aggregate, if there is
     one."""
     row = of(connection, 'priority', 'aggregate', target)
@@ -120,7 +116,7 @@ def is_nova(row: Row) -> bool:
     return row['created_by'] == NOVA and row['reason'] == OF_NOVA
 
 
-def _record(connection: Connection, actor: str, action: str, target: str,
+def _record(connection: sa.Connection, actor: str, action: str, target: str,
             before: str | None, after: str | None, now_s: float) -> None:
     audit.add(connection, time_s=now_s, actor=actor, project='',
               request_id='', action=action, target=f'aggregate/{target}',

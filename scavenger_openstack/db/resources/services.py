@@ -7,11 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import Connection
-from sqlalchemy import delete
-from sqlalchemy import insert
-from sqlalchemy import Select
-from sqlalchemy import select
+import sqlalchemy as sa
 
 from scavenger_openstack.db import generation
 from scavenger_openstack.db import rows
@@ -21,13 +17,13 @@ from scavenger_openstack import host_names
 _S = tables.compute_services.c
 
 
-def index(connection: Connection) -> host_names.Index | None:
+def index(connection: sa.Connection) -> host_names.Index | None:
     """Their names, ``None`` where Nova was not read."""
-    names = list(connection.scalars(select(_S.host)))
+    names = list(connection.scalars(sa.select(_S.host)))
     return host_names.Index(dict.fromkeys(names, 0.0)) if names else None
 
 
-def has(connection: Connection, name: str) -> bool | None:
+def has(connection: sa.Connection, name: str) -> bool | None:
     """Return whether a host that is new has one, ``None`` where Nova was not
     read. One of another form of its name counts while no host has reported by
     any: a client may invent domains. """
@@ -37,38 +33,38 @@ def has(connection: Connection, name: str) -> bool | None:
     else:
         others = _S.host == short
     hosts = tables.hosts.c
-    if _is_any(connection, select(_S.id).where(_S.host == name)) or (
-            _is_any(connection, select(_S.id).where(others))
-            and not _is_any(connection, select(hosts.id).where(
+    if _is_any(connection, sa.select(_S.id).where(_S.host == name)) or (
+            _is_any(connection, sa.select(_S.id).where(others))
+            and not _is_any(connection, sa.select(hosts.id).where(
                 hosts.short == short, hosts.removed_s.is_(None)))):
         return True
-    return False if _is_any(connection, select(_S.id)) else None
+    return False if _is_any(connection, sa.select(_S.id)) else None
 
 
-def _is_any(connection: Connection, query: Select[Any]) -> bool:
+def _is_any(connection: sa.Connection, query: sa.Select[Any]) -> bool:
     return connection.execute(query.limit(1)).first() is not None
 
 
-def follow(connection: Connection, names: Collection[str]) -> int:
+def follow(connection: sa.Connection, names: Collection[str]) -> int:
     """Make these all that there are; how many were not, or are no more."""
-    had = set(connection.scalars(select(_S.host)))
+    had = set(connection.scalars(sa.select(_S.host)))
     has = {name.rstrip(' ') for name in names}
     for some in rows.batches(sorted(had - has)):
-        connection.execute(delete(tables.compute_services).where(
+        connection.execute(sa.delete(tables.compute_services).where(
             _S.host.in_(some)))
     if has - had:
-        connection.execute(insert(tables.compute_services), [
+        connection.execute(sa.insert(tables.compute_services), [
             {'host': name} for name in sorted(has - had)])
     if had != has:
         generation.count(connection)
     return len(had ^ has)
 
 
-def without(connection: Connection) -> list[str]:
+def without(connection: sa.Connection) -> list[str]:
     """The hosts that have reported, and have none."""
     services = index(connection)
     table = tables.hosts.c
     return [] if services is None else [
-        name for name in connection.scalars(select(table.name).where(
+        name for name in connection.scalars(sa.select(table.name).where(
             table.removed_s.is_(None), table.last_seen_s > 0
         ).order_by(table.name)) if not services.find_all(name)]

@@ -6,9 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlalchemy import Connection
-from sqlalchemy import func
-from sqlalchemy import select
+import sqlalchemy as sa
 
 from scavenger_openstack.db import newest
 from scavenger_openstack.db.resources import aggregates
@@ -19,7 +17,7 @@ from scavenger_openstack.db import tables
 _W = tables.workloads.c
 
 
-def page(connection: Connection, *, host_id: int | None = None,
+def page(connection: sa.Connection, *, host_id: int | None = None,
          name: str | None = None, project: str | None = None,
          instance: str | None = None, application: str | None = None,
          priority: str | None = None,
@@ -30,10 +28,10 @@ def page(connection: Connection, *, host_id: int | None = None,
     :param gone: those that were, in place of those that are there
     """
     query = (
-        select(_W.id, tables.hosts.c.name.label('host'), _W.name, _W.kind,
-               _W.instance, _W.display_name, _W.flavor, _W.project,
-               _W.application, _W.priority, _W.source, _W.vcpus, _W.floor,
-               _W.since_s, _W.until_s)
+        sa.select(_W.id, tables.hosts.c.name.label('host'), _W.name, _W.kind,
+                  _W.instance, _W.display_name, _W.flavor, _W.project,
+                  _W.application, _W.priority, _W.source, _W.vcpus, _W.floor,
+                  _W.since_s, _W.until_s)
         .join_from(tables.workloads, tables.hosts))
     return rows.newest(
         connection, query, tables.workloads,
@@ -43,35 +41,35 @@ def page(connection: Connection, *, host_id: int | None = None,
         ended=_W.until_s, over=gone)
 
 
-def id_of(connection: Connection, project: str, instance: str, since_ms: int
+def id_of(connection: sa.Connection, project: str, instance: str, since_ms: int
           ) -> int | None:
     """The id of an instance of a project, by when it came to its host."""
-    return connection.scalar(select(func.max(_W.id)).where(
+    return connection.scalar(sa.select(sa.func.max(_W.id)).where(
         _W.instance == instance, _W.project == project,
         _W.since_s.between((since_ms - 1) / 1e3, (since_ms + 1) / 1e3)))
 
 
-def present(connection: Connection, host_id: int, name: str) -> Row | None:
+def present(connection: sa.Connection, host_id: int, name: str) -> Row | None:
     """The workload of that name that is on the host now."""
-    return rows.first(connection, select(
+    return rows.first(connection, sa.select(
         _W.id, _W.name, _W.instance, _W.project, _W.priority, _W.floor,
         _W.application, _W.flavor).where(
             _W.host_id == host_id, _W.name == name, _W.until_s.is_(None)))
 
 
-def names_on(connection: Connection, host_id: int) -> list[str]:
+def names_on(connection: sa.Connection, host_id: int) -> list[str]:
     """Return the names of the workloads that are on a host now."""
-    return list(connection.scalars(select(_W.name).where(
+    return list(connection.scalars(sa.select(_W.name).where(
         _W.host_id == host_id, _W.until_s.is_(None))))
 
 
-def count(connection: Connection, scope: str, target: str) -> int:
+def count(connection: sa.Connection, scope: str, target: str) -> int:
     """Return how many are there now: of an instance, a project, or the hosts
     of an aggregate."""
-    query = select(func.count()).select_from(tables.workloads).where(
+    query = sa.select(sa.func.count()).select_from(tables.workloads).where(
         _W.until_s.is_(None))
     if scope == 'aggregate':
-        query = query.where(_W.instance != '', _W.host_id.in_(select(
+        query = query.where(_W.instance != '', _W.host_id.in_(sa.select(
             tables.hosts.c.id).where(tables.hosts.c.name.in_(
                 aggregates.hosts_of(connection, target)))))
     else:
@@ -80,19 +78,19 @@ def count(connection: Connection, scope: str, target: str) -> int:
     return int(connection.execute(query).scalar() or 0)
 
 
-def display_names(connection: Connection, pairs: Iterable[tuple[int, str]]
+def display_names(connection: sa.Connection, pairs: Iterable[tuple[int, str]]
                   ) -> dict[tuple[int, str], str]:
     """(host's id, workload) -> the name that its project gave it."""
     return {(row.host_id, row.name): row.display_name
             for row in newest.workloads(connection, set(pairs))}
 
 
-def names_of(connection: Connection, instances: Iterable[str]
+def names_of(connection: sa.Connection, instances: Iterable[str]
              ) -> dict[str, str]:
     """UUID of an instance -> the name that its project gave it last."""
     names: dict[str, str] = {}
     for some in rows.batches(sorted(set(instances))):
-        for uuid, name in connection.execute(select(
+        for uuid, name in connection.execute(sa.select(
                 _W.instance, _W.display_name).where(
                     _W.instance.in_(some)).order_by(_W.id)):
             names[uuid] = name

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import dataclasses
 import logging
 
-from scavenger_openstack.algorithms.kubelet import is_of_kubelet
+from scavenger_openstack.algorithms.classify import is_of_kubelet
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroup import counters as cgroup_counters
 from scavenger_openstack.drivers.cgroup.cpuset_tree import FastCpuSet
@@ -33,25 +33,18 @@ from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack import errors
 from scavenger_openstack.knobs import DEFAULT_FLOORS
 from scavenger_openstack import log_once
-from scavenger_openstack.types import format_cpus
-from scavenger_openstack.types import Knob
-from scavenger_openstack.types import KnobKey
-from scavenger_openstack.types import parse_cpus
-from scavenger_openstack.types import Priority
-from scavenger_openstack.types import Value
-from scavenger_openstack.types import Workload
-from scavenger_openstack.types import WorkloadSample
+from scavenger_openstack import types
 
 LOG = logging.getLogger(__name__)
 
 
-class _Known:
+class _Entry:
     """A workload and the descriptors that are kept for it."""
 
     __slots__ = ('counters', 'inode', 'parent', 'settling', 'workload')
 
     def __init__(self, parent: discovery.Parent, inode: int,
-                 workload: Workload,
+                 workload: types.Workload,
                  counters: cgroup_counters.Counters) -> None:
         self.parent = parent
         self.inode = inode
@@ -88,7 +81,7 @@ class Cgroups:
     def __init__(self, background_parents: Sequence[str],
                  foreground_parents: Sequence[str] = (),
                  killable_parents: Sequence[str] = (),
-                 floors: Mapping[Knob, float] = DEFAULT_FLOORS,
+                 floors: Mapping[types.Knob, float] = DEFAULT_FLOORS,
                  memory_root: str | None = None,
                  io_devices: Sequence[str] = (),
                  root_dir: str = '/', *, pressure: bool = True,
@@ -116,12 +109,12 @@ class Cgroups:
             self._mounts, self._disks.counted, pressure=pressure)
         self._allotments = own_limits.Allotments(self._mounts,
                                                  self._rules)
-        self._known: dict[str, _Known] = {}
-        self._leased: set[KnobKey] = set()
+        self._entries: dict[str, _Entry] = {}
+        self._leased: set[types.KnobKey] = set()
         self._turn = own_limits.Turn()
         self._ticks = 0
         self._changed: set[str] = set()
-        self._rewrite: set[KnobKey] = set()
+        self._rewrite: set[types.KnobKey] = set()
         cgroup_files.allow_many_files()
         self.executor = base.new_executor()
 
@@ -132,7 +125,7 @@ class Cgroups:
 
     # --- what there is
 
-    def sample(self) -> tuple[WorkloadSample, ...]:
+    def sample(self) -> tuple[types.WorkloadSample, ...]:
         """Return what each workload has used so far.
 
         Workloads that vanish, also in the middle, are left out (one made
@@ -145,7 +138,7 @@ class Cgroups:
         other_disks = (not self._ticks % base.LOOK_TICKS
                        and self._look_again())
         scan = self._parents.scan()
-        entries = self._known
+        entries = self._entries
         fresh = [child for child in scan
                  if child.id not in entries
                  or entries[child.id].inode != child.inode]
@@ -181,7 +174,7 @@ class Cgroups:
 
         Only for one that has no cap of ours, which would count as its own.
         """
-        entry = self._known.get(workload)
+        entry = self._entries.get(workload)
         if entry is None:
             return
         limits = self._allotments.of(workload)
@@ -197,30 +190,30 @@ class Cgroups:
         """Return the workloads without a limit of ours; foreground never
         has one."""
         limited = {workload for workload, _ in list(self._leased)}
-        workloads = [self._known[name].workload for name in names
-                     if name in self._known]
+        workloads = [self._entries[name].workload for name in names
+                     if name in self._entries]
         return [workload.id for workload in workloads
-                if workload.priority is Priority.FOREGROUND
+                if workload.priority is types.Priority.FOREGROUND
                 or limited.isdisjoint((workload.id, workload.group))]
 
     def _look_again(self) -> bool:
         """Look for other disks and mounts; whether there are other disks."""
-        other_disks = self._disks.look()
+        other_disks = self._disks.refresh()
         if other_disks:
             self._opened.forget_disks()
             self._rewrite |= {key for key in list(self._leased)
                               if key[1] in knobs.IO}
             self._changed.update(workload for workload, _ in self._rewrite)
-            for entry in self._known.values():
+            for entry in self._entries.values():
                 entry.counters.parse_again()
-        changed = self._mounts.look()
+        changed = self._mounts.refresh()
         if not changed:
             return other_disks
         self._parents.follow(self._mounts)
         self._opened.forget_controllers(changed)
         self._sources = cgroup_counters.sources(
             self._mounts, self._disks.counted, pressure=self._pressure)
-        for entry in self._known.values():
+        for entry in self._entries.values():
             entry.counters.follow(self._sources)
         return other_disks
 
@@ -244,18 +237,18 @@ class Cgroups:
                 all_watched = False
                 continue
             parent = child.parent
-            workload = Workload(
+            workload = types.Workload(
                 id=child.id, priority=parent.priority, source='parent',
                 group=child.group, killable=parent.killable,
                 floor=self._floors, created_s=float(child.inode),
                 **self._allotments.of(child.id))
-            self._known[child.id] = _Known(parent, child.inode, workload,
+            self._entries[child.id] = _Entry(parent, child.inode, workload,
                                            counters)
             LOG.debug('%s found: %s', child.id, workload)
         if all_watched:
             self._logged.over('watched')
 
-    def _settle(self, entry: _Known) -> None:
+    def _settle(self, entry: _Entry) -> None:
         entry.settling -= 1
         if entry.settling == own_limits.SETTLING_TICKS - 1:
             return  # just met
@@ -265,7 +258,7 @@ class Cgroups:
             self._read_limits(name)
 
     def _forget_but(self, inodes: Mapping[str, int]) -> None:
-        for name, entry in list(self._known.items()):
+        for name, entry in list(self._entries.items()):
             if inodes.get(name) != entry.inode:
                 LOG.debug('%s vanished', name)
                 self._forget(name)
@@ -274,7 +267,7 @@ class Cgroups:
                                  if key[0] == name}
 
     def _forget(self, name: str) -> None:
-        entry = self._known.pop(name, None)
+        entry = self._entries.pop(name, None)
         if entry is not None:
             entry.counters.close()
             # One of its name that comes is another.
@@ -295,12 +288,13 @@ class Cgroups:
 
     # --- limits
 
-    def read(self, workload: str, knob: Knob,
-             state: base.KnobState | None = None) -> Value | None:
+    def read(self, workload: str, knob: types.Knob,
+             state: base.KnobState | None = None) -> types.Value | None:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.read`."""
         try:
             if self._is_tree(knob):
-                return format_cpus(self._opened.set_in_force(workload)) or None
+                return types.format_cpus(
+                    self._opened.set_in_force(workload)) or None
             rule = self._rule(knob)
             if self._is_on_pods(workload, knob):
                 return self._opened.pods(workload, rule).read()
@@ -310,7 +304,7 @@ class Cgroups:
             self._let_go(workload)
             raise
 
-    def lacks(self, workload: str, knob: Knob) -> str:
+    def lacks(self, workload: str, knob: types.Knob) -> str:
         """Return why a knob of a workload that exists cannot be used here, or
         what it limits is not counted, and what to do; empty if neither is
         so."""
@@ -325,7 +319,7 @@ class Cgroups:
                     'processes of the workload into it')
         except errors.DriverError as exc:
             return str(exc)
-        entry = self._known.get(workload)
+        entry = self._entries.get(workload)
         if entry is None:
             return ''
         file = entry.counters.unknown(knob)
@@ -333,7 +327,7 @@ class Cgroups:
             f'{file} is missing or unreadable: what {workload} uses is '
             f'unknown, {knob} is not set; tried again in the next tick')
 
-    def restore_actions(self, workload: str, knob: Knob,
+    def restore_actions(self, workload: str, knob: types.Knob,
                         state: base.KnobState | None = None
                         ) -> list[base.RestoreAction]:
         """See :meth:`scavenger_openstack.drivers.base.Knobs`.
@@ -357,8 +351,8 @@ class Cgroups:
         self._leased.add((workload, knob))
         return actions
 
-    def write(self, workload: str, knob: Knob, value: Value,
-              state: base.KnobState | None = None) -> Value | None:
+    def write(self, workload: str, knob: types.Knob, value: types.Value,
+              state: base.KnobState | None = None) -> types.Value | None:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.write`.
 
         Only background is ever written to.
@@ -383,9 +377,9 @@ class Cgroups:
                 directory = self._opened.directory(workload, rule.controller)
                 directory.check_leased(
                     original, self._disks.now if knob in knobs.IO else ())
-                if knob is Knob.CPU_SET:
+                if knob is types.Knob.CPU_SET:
                     self._allotments.about_to_narrow(workload)
-                    value = format_cpus(_cpus(value))
+                    value = types.format_cpus(_cpus(value))
                 if self._is_on_pods(workload, knob):
                     self._opened.pods(workload, rule).write(value)
                 else:
@@ -393,15 +387,15 @@ class Cgroups:
         except errors.WorkloadGone:
             self._let_go(workload)
             raise
-        if workload in self._known:
-            self._known[workload].counters.wake()
+        if workload in self._entries:
+            self._entries[workload].counters.wake()
         return self.read(workload, knob)
 
-    def queue(self, workload: str, knob: Knob) -> str:
+    def queue(self, workload: str, knob: types.Knob) -> str:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.queue`."""
         return base.usual_queue(knob)
 
-    def refresh(self, held: Mapping[KnobKey, base.KnobState]
+    def refresh(self, held: Mapping[types.KnobKey, base.KnobState]
                 ) -> base.Changes:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.refresh`: cgroups
         that were deleted, and perhaps made again, have changed; pods that
@@ -409,8 +403,8 @@ class Cgroups:
         changed, self._changed = self._changed, set()
         rewrite, self._rewrite = self._rewrite, set()
         return base.Changes(changed, {*rewrite, *(
-            (name, Knob.CPU_IDLE) for name in self._opened.changed_pods())}
-            & held.keys())
+            (name, types.Knob.CPU_IDLE)
+            for name in self._opened.changed_pods())} & held.keys())
 
     def notify(self, event: base.Event) -> bool:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.notify`."""
@@ -448,19 +442,19 @@ class Cgroups:
 
     def close(self) -> None:
         """Close what is kept open."""
-        for name in list(self._known):
+        for name in list(self._entries):
             self._forget(name)
         self._opened.clear()
 
-    def _is_tree(self, knob: Knob) -> bool:
-        return (knob is Knob.CPU_SET and 'cpuset' in self._mounts
+    def _is_tree(self, knob: types.Knob) -> bool:
+        return (knob is types.Knob.CPU_SET and 'cpuset' in self._mounts
                 and self._mounts['cpuset'].version == 1)
 
     @staticmethod
-    def _is_on_pods(workload: str, knob: Knob) -> bool:
-        return knob is Knob.CPU_IDLE and is_of_kubelet(workload)
+    def _is_on_pods(workload: str, knob: types.Knob) -> bool:
+        return knob is types.Knob.CPU_IDLE and is_of_kubelet(workload)
 
-    def _rule(self, knob: Knob) -> knobs.Rule:
+    def _rule(self, knob: types.Knob) -> knobs.Rule:
         for version in (1, 2):
             rule = self._rules.get((knob, version))
             if rule is not None:
@@ -472,8 +466,8 @@ class Cgroups:
             cause=f'no controller for {knob}')
 
 
-def _cpus(value: Value) -> frozenset[int]:
+def _cpus(value: types.Value) -> frozenset[int]:
     try:
-        return parse_cpus(str(value))
+        return types.parse_cpus(str(value))
     except ValueError as exc:
         raise errors.DriverError(f'cpu_set: {exc}') from exc

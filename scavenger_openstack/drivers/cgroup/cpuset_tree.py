@@ -60,7 +60,7 @@ class _Node:
         self.now = _NONE
         self.target = _NONE
 
-    def look(self, root_dir: str) -> None:
+    def refresh(self, root_dir: str) -> None:
         """See what the cgroup holds.  A set that we did not write is its
         own, unless it is the parent's, or the kernel took CPUs out of what
         there was."""
@@ -118,7 +118,7 @@ class FastCpuSet:
     def __init__(self, directory: CgroupDirectory, root_dir: str = '/'
                  ) -> None:
         self._root_dir = root_dir
-        self._known = False         # whose writes those below are
+        self._attributed = False         # whose writes those below are
         self._taken = _NONE         # out of our last set, by the kernel
         self._written: list[tuple[_Node, frozenset[int]]] = []
         self._root = _Node(directory, None)
@@ -153,7 +153,7 @@ class FastCpuSet:
         try:
             for node in order:  # grows while it is walked, parents first
                 try:
-                    node.look(self._root_dir)
+                    node.refresh(self._root_dir)
                     if node.directory.version == 1:
                         group_count = max(len(order), len(self._order))
                         node.look_below(MOST + 1 - group_count
@@ -335,8 +335,8 @@ class FastCpuSet:
         :raises DriverError: a set cannot be read.
         """
         with self._lock:
-            self._known = self._known or leased is None
-            before = {} if self._known else {
+            self._attributed = self._attributed or leased is None
+            before = {} if self._attributed else {
                 action['inode']: action['text'] for action in leased or ()}
             self._refresh()
             texts: dict[_Node, str] = {}

@@ -21,7 +21,7 @@ from scavenger_openstack.types import format_cpus
 
 
 class Directories:
-    """Those of workloads and groups, by name and controller.
+    """The open cgroups of workloads and groups, by name and controller.
 
     :param mounts: where cgroup controllers are mounted
     :param root_dir: where /sys is looked for

@@ -92,9 +92,9 @@ class Disks:
         self.now: tuple[str, ...] = ()
         for device in configured:
             device_number(device, root_dir)
-        self.look()
+        self.refresh()
 
-    def look(self) -> bool:
+    def refresh(self) -> bool:
         """Look again; whether there are others now."""
         now = (tuple(filter(None, map(self._number, self._configured)))
                if self._configured else whole_disks(self._root_dir))

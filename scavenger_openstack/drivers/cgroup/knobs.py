@@ -20,7 +20,6 @@ from typing import NamedTuple
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroup import available_cpus
 from scavenger_openstack.drivers.cgroup import memory
-from scavenger_openstack.drivers.cgroup import quota
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel.cgroup_files import Entry
 from scavenger_openstack.drivers.kernel.cgroup_files import explain
@@ -31,6 +30,8 @@ from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Value
+
+_QUOTA, _PERIOD = 'cpu.cfs_quota_us', 'cpu.cfs_period_us'
 
 LOG = logging.getLogger(__name__)
 
@@ -53,8 +54,56 @@ _HIGH = Entry('memory.high')
 _MAX = Entry('memory.max')
 
 
+def write_quota(d: CgroupDirectory, entry: Entry, text: str, *,
+                quota_us: int, period_us: int) -> None:
+    """Write a CPU quota.
+
+    :raises DriverError: the kernel does not take it; the message says why.
+    """
+    try:
+        d.put(entry, text)
+    except errors.DriverError as exc:
+        why = _quota_hindrance(d, quota_us, period_us)
+        if not why:
+            raise
+        raise errors.Denied(f'cannot write {text!r} to {d.path}/{entry.file} '
+                            f'{why}') from exc
+
+
+def _quota_hindrance(d: CgroupDirectory, quota_us: int, period_us: int) -> str:
+    """Return what the kernel compares a quota with and what keeps it out."""
+    burst_file = 'cpu.cfs_burst_us' if d.version == 1 else 'cpu.max.burst'
+    try:
+        burst_us = d.read_int(burst_file)
+    except errors.DriverError:
+        burst_us = 0    # kernels before 5.14 have none
+    if burst_us > quota_us:
+        return (f'while {burst_file} there is {burst_us}: the kernel takes no '
+                'quota below the burst; write 0 to that file')
+    if d.version != 1:
+        return ''
+    try:
+        inside = d.subdirectories()
+    except errors.DriverError:
+        inside = []
+    for where, name in (('..', 'the parent cgroup'),
+                        *((name, f'the cgroup {name} inside it')
+                          for name in inside)):
+        try:
+            other_us = d.read_int(f'{where}/{_QUOTA}')
+            cores = other_us / d.read_int(f'{where}/{_PERIOD}')
+        except (errors.DriverError, ZeroDivisionError):
+            continue    # the root has none
+        more = cores > quota_us / period_us
+        if other_us > 0 and more == (where != '..') \
+                and cores != quota_us / period_us:
+            return (f'while {name} has a quota of {cores:g} cores: cgroup v1 '
+                    f'takes no {"lower" if more else "higher"} one')
+    return ''
+
+
 class Rule(NamedTuple):
-    """How one knob works with one version of cgroups.
+    """The way to read and write one knob with one version of cgroups.
 
     ``read`` gets the state of the knob's lease, too, ``write`` its actions.
     """
@@ -127,8 +176,8 @@ def _read_quota_v1(d: CgroupDirectory) -> Value | None:
 def _write_quota_v1(d: CgroupDirectory, value: Value) -> None:
     period = d.read_int('cpu.cfs_period_us')
     us = quota_of(number(Knob.CPU_CORES, value), period)
-    quota.put(d, Entry('cpu.cfs_quota_us'), str(us), quota_us=us,
-              period_us=period)
+    write_quota(d, Entry('cpu.cfs_quota_us'), str(us), quota_us=us,
+                period_us=period)
 
 
 def _quota_v2(d: CgroupDirectory) -> tuple[int, int]:
@@ -149,8 +198,8 @@ def _read_quota_v2(d: CgroupDirectory) -> Value | None:
 def _write_quota_v2(d: CgroupDirectory, value: Value) -> None:
     _, period = _quota_v2(d)
     us = quota_of(number(Knob.CPU_CORES, value), period)
-    quota.put(d, Entry('cpu.max'), f'{us} {period}', quota_us=us,
-              period_us=period)
+    write_quota(d, Entry('cpu.max'), f'{us} {period}', quota_us=us,
+                period_us=period)
 
 
 def _read_idle(d: CgroupDirectory) -> Value | None:
@@ -346,7 +395,7 @@ def _alone(controller: str, read: Callable[[CgroupDirectory], Value | None],
 
 def rules(devices: Callable[[], tuple[str, ...]]
           ) -> dict[tuple[Knob, int], Rule]:
-    """How each knob works, by knob and cgroup version.
+    """Return how each knob works, by knob and cgroup version.
 
     ``cpu_set`` of v1 is not here, it is a matter of whole subtrees: see
     :mod:`scavenger_openstack.drivers.cgroup.cpuset_tree`.

@@ -14,7 +14,7 @@ from collections.abc import Collection
 from collections.abc import Sequence
 from typing import TypeVar
 
-from scavenger_openstack.algorithms.kubelet import is_of_kubelet
+from scavenger_openstack.algorithms.classify import is_of_kubelet
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroup import knobs
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory

@@ -73,7 +73,7 @@ class DelayAccounting:
         self._mounts = mounts
         self._kernel: taskstats.Taskstats | None = None
         self._switch: int | None = None
-        self._known: dict[str, Totals] = {}
+        self._totals: dict[str, Totals] = {}
         self._why = 'nothing was looked at so far'
         self._refused = ''
         self._retry_s = self._failed_s = -math.inf
@@ -100,7 +100,7 @@ class DelayAccounting:
         self._measured = {'run_delay': 0, 'io_wait': 0}
         self._log_state(self._why_not(now))
         if self._why:
-            self._known.clear()
+            self._totals.clear()
             return samples
         self._follow(samples)
         asked, waiting = self._choose(samples)
@@ -139,7 +139,7 @@ class DelayAccounting:
         if self._switch is not None:
             os.close(self._switch)
             self._switch = None
-        self._known.clear()
+        self._totals.clear()
 
     # --- whether
 
@@ -210,7 +210,7 @@ class DelayAccounting:
 
     def _follow(self, samples: Sequence[WorkloadSample]) -> None:
         """Forget what is gone or was made again, take down what is new."""
-        by_name = self._known
+        by_name = self._totals
         made = {sample[0].id: sample[0].created_s for sample in samples}
         gone = {name for name, total in by_name.items()
                 if made.get(name) != total.created_s}
@@ -245,16 +245,16 @@ class DelayAccounting:
         waiting: list[WorkloadSample] = []
         for sample in sorted(samples, key=lambda sample: (
                 sample[0].priority is not Priority.FOREGROUND,
-                self._known[sample[0].id].rank)):
+                self._totals[sample[0].id].rank)):
             name = sample[0].id
-            total = self._known[name]
+            total = self._totals[name]
             if total.cost > most:
                 continue
             if total.cost > left or asked and time.thread_time() > until:
                 waiting.append(sample)
                 continue
             try:
-                request = total.look(sample, most=most, left=left)
+                request = total.plan(sample, most=most, left=left)
             except cgroup_members.TooMany:
                 total.cost = most + 1
                 self._warn('many', name, '%s: io_wait and run_delay are '
@@ -295,7 +295,7 @@ class DelayAccounting:
         self._ticks = 0
         self._turn += 1
         share = self._settings.tasks / max(1, len(samples))
-        for total in self._known.values():
+        for total in self._totals.values():
             total.rank = (self._turn % 2 == 1 and total.cost > share,
                           total.turn)
             if total.turn < self._turn - 1:

@@ -82,7 +82,8 @@ class Asked(NamedTuple):
 
 
 class Totals:
-    """What the processes of one workload have added so far.
+    """The waits and bytes that the processes of one workload have added so
+    far.
 
     :param mount: where its cgroup is
     :param root: where /proc is looked for
@@ -114,7 +115,7 @@ class Totals:
 
     # --- who
 
-    def look(self, sample: WorkloadSample, *, most: int, left: int
+    def plan(self, sample: WorkloadSample, *, most: int, left: int
              ) -> Asked | None:
         """Return what to ask; ``None`` where that costs more than is ``left``.
 

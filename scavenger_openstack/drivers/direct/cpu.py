@@ -14,15 +14,20 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 import heapq
 
-from scavenger_openstack.drivers.direct import cpu_pairs
 from scavenger_openstack.drivers.direct import shares
 from scavenger_openstack.drivers.direct import thread_windows
 from scavenger_openstack.drivers.direct import windows
 from scavenger_openstack.drivers.kernel import cpu_waits
 from scavenger_openstack.drivers.kernel.cpu_waits import CpuWaits
+from scavenger_openstack.drivers.kernel.cpu_waits import IDLE
+from scavenger_openstack.drivers.kernel.cpu_waits import Waits
 from scavenger_openstack.types import DirectEvidence
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Resource
+from scavenger_openstack.types import THE_HOST
+
+SHOWN_THREADS = 5
+"""Names of threads of the host in an answer, those that ran for longest."""
 
 
 class CpuEvidence(thread_windows.ThreadWindows[CpuWaits]):
@@ -48,7 +53,42 @@ class CpuEvidence(thread_windows.ThreadWindows[CpuWaits]):
             thread_windows.MOST_LOOKED_UP, waits.lasting,
             key=lambda thread: waits.lasting[thread][1])
             if self._owners.runnable(thread)}
-        return self.or_shares(window, cpu_pairs.evidence(
+        return self.or_shares(window, evidence(
             [victim for victim in window.victims if victim in self._listed],
             waits._replace(lasting=lasting), window_s, owners=holders.owners,
             names=holders.names))
+
+
+def evidence(asked: Collection[str], waits: Waits, window_s: float, *,
+             owners: Mapping[tuple[int, int], str], names: Mapping[int, str]
+             ) -> tuple[DirectEvidence, ...]:
+    """Return what is known of each workload that is asked about.
+
+    :param owners: whose the processes are that ran, by process and cgroup,
+        where it is known
+    :param names: of those of the host
+    """
+    waited = {victim: waits.unknown.get(victim, 0.0) for victim in asked}
+    idle = dict.fromkeys(asked, 0.0)
+    held, shown = ({victim: collections.defaultdict[str, float](float)
+                    for victim in asked} for _ in range(2))
+    for (victim, runner), seconds in waits.behind.items():
+        if victim not in waited:
+            continue
+        waited[victim] += seconds
+        if runner == IDLE:
+            idle[victim] += seconds
+        owner = owners.get(runner)
+        if owner is not None:
+            held[victim][owner] += seconds
+            name = names.get(runner.process)
+            if owner == THE_HOST and name:
+                shown[victim][name] += seconds
+    for victim, seconds in waits.lasting.values():
+        if victim in waited:
+            waited[victim] += seconds
+    return tuple(DirectEvidence(
+        victim, Resource.CPU, window_s, waited[victim], dict(held[victim]),
+        {name: shown[victim][name] for name in heapq.nlargest(
+            SHOWN_THREADS, shown[victim], key=shown[victim].__getitem__)},
+        idle[victim]) for victim in asked)

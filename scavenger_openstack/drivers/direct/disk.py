@@ -52,7 +52,7 @@ class DiskEvidence(thread_windows.ThreadWindows[DiskWaits]):
     def _note_dirty(self) -> None:
         """Note what has dirty pages now."""
         samples = self._sample.workloads if self._sample else ()
-        if dirty := self._dirty.look([sample[0].id for sample in samples]):
+        if dirty := self._dirty.read([sample[0].id for sample in samples]):
             self._looks.append(dirty)
 
     def _go_on(self, window: windows.Window[DiskWaits], counter: DiskWaits

@@ -53,7 +53,7 @@ class Use(NamedTuple):
 
 
 class MemoryUses:
-    """What workloads used when a window began."""
+    """The memory use of workloads when a window began."""
 
     def __init__(self, uses: Mapping[str, Use]) -> None:
         self.uses = uses

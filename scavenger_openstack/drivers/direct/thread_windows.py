@@ -45,7 +45,7 @@ LEAST_EXPLAINED = 0.5
 
 
 class Counter(windows.Counter, Protocol):
-    """What the kernel counts in one window."""
+    """A counter of the kernel in one window."""
 
     def watch(self, victims: Mapping[str, Collection[int]]) -> None:
         ...
@@ -106,7 +106,7 @@ class ThreadWindows(windows.Windows[C]):
         return self._watch(self._tasks())
 
     def _go_on(self, window: windows.Window[C], counter: C) -> None:
-        """Others may have begun since."""
+        """Watch threads that may have begun since."""
         counter.watch(self._tasks())
 
     def _tasks(self) -> dict[str, list[int]]:

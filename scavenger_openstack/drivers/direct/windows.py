@@ -53,7 +53,7 @@ _FAILURES = (errors.DriverError, OSError, ValueError)
 
 
 class Counter(Protocol):
-    """What the kernel counts in one window."""
+    """A counter of the kernel in one window."""
 
     def close(self) -> None:
         ...

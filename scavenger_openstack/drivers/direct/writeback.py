@@ -88,7 +88,7 @@ class DirtyPages:
         self._domains = domains
         self._root_dir = root_dir.rstrip('/')
 
-    def look(self, workloads: Collection[str]) -> Look | None:
+    def read(self, workloads: Collection[str]) -> Look | None:
         """Return the dirty pages of workloads now; ``None`` where they are not
         counted by cgroup.
 

@@ -19,7 +19,8 @@ V1_CONTROLLERS = ('cpu', 'cpuacct', 'memory', 'cpuset', 'blkio', 'freezer',
 
 
 class Mount(NamedTuple):
-    """Where a controller is mounted; ``version`` is that of cgroups."""
+    """The place where a controller is mounted; ``version`` is that of
+    cgroups."""
 
     path: str
     version: int
@@ -73,8 +74,8 @@ def find_mounts(root_dir: str = '/',
 
 
 class Mounts(dict[str, Mount]):
-    """What :func:`find_mounts` finds, as of the last look; always the same
-    object.
+    """The mounts of :func:`find_mounts`, as of the last refresh; always the
+    same object.
 
     :param logged: what was logged of this host
     :raises DriverError: the list of mounts cannot be read.
@@ -85,7 +86,7 @@ class Mounts(dict[str, Mount]):
         self._root_dir = root_dir
         self._logged = logged
 
-    def look(self) -> frozenset[str]:
+    def refresh(self) -> frozenset[str]:
         """Look again: the controllers that are mounted elsewhere now."""
         try:
             now = find_mounts(self._root_dir, self._logged)

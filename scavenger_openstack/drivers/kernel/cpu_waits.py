@@ -16,7 +16,6 @@ thread waited on another CPU than that which it got, what ran for less than
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from collections.abc import Mapping
 import struct
 import time
@@ -33,7 +32,6 @@ MOST_CGROUPS = 1024
 MOST_WATCHED = 32768
 MOST_RUNNABLE = 32768
 """Threads that wait at the same time; of more the oldest are forgotten."""
-MOST_VICTIMS = 8
 
 SLICES = 64
 """Of each CPU, a power of two.  One more takes 0.13 ms more of a window: the
@@ -286,37 +284,10 @@ def _find(pairs: int) -> tuple[bytes | tuple[bytes, str], ...]:
             (_do(_op.JUMP_IF_EQUAL, _R0), 'slices'))
 
 
-class CpuWaits:
-    """Counts until it is closed, what is watched.
+class CpuWaits(watched_threads.Counter):
+    """Which process ran while threads of victims waited for a CPU."""
 
-    :param victims: the workloads that wait, with the ids of their threads
-    :raises Unsupported: this kernel does not let us, or cannot, or this
-        process would take the thread ids for others.
-    """
-
-    def __init__(self, victims: Mapping[str, Iterable[int]]) -> None:
-        if len(victims) > MOST_VICTIMS:
-            raise ValueError(f'more than {MOST_VICTIMS} victims')
-        self._victims = tuple(victims)
-        self._programs = bpf.Programs(PURPOSE, initial_pids=True)
-        try:
-            self._open()
-            self.watch(victims)
-        except BaseException:
-            self.close()
-            raise
-
-    def watch(self, victims: Mapping[str, Iterable[int]]) -> None:
-        """Count from now on what these wait, too, and those that they start.
-
-        :raises DriverError: there is no room for all.
-        """
-        watched = {thread: number
-                   for number, workload in enumerate(self._victims)
-                   for thread in victims.get(workload, ())}
-        self._programs.put(
-            self._maps.watched, b''.join(map(bpf.WORD.pack, watched)),
-            b''.join(map(bpf.NUMBER.pack, watched.values())), len(watched))
+    purpose = PURPOSE
 
     def waits(self) -> Waits:
         """Return what was counted so far.
@@ -341,25 +312,11 @@ class CpuWaits:
                 maps.since, bpf.WORD, _RUNNABLE, MOST_RUNNABLE)}
         return Waits(behind, unknown, lasting)
 
-    def ended(self) -> watched_threads.Ended:
-        """Return what ended so far; others may have their ids now.
-
-        :raises DriverError: it cannot be read.
-        """
-        return watched_threads.ended(self._programs, self._followed)
-
-    def close(self) -> None:
-        """Take the programs out of the kernel; twice does no harm.
-
-        The kernel takes its time: some 0.3 s in all, in which nothing runs.
-        """
-        self._programs.close()
-
-    def _open(self) -> None:
+    def _open(self) -> watched_threads.Maps:
         programs = self._programs
-        self._followed = watched_threads.maps(programs, MOST_WATCHED)
+        followed = watched_threads.maps(programs, MOST_WATCHED)
         self._maps = maps = Maps(
-            *self._followed,
+            *followed,
             since=programs.map(bpf.Map.LRU_HASH, value_bytes=_RUNNABLE.size,
                                entries=MOST_RUNNABLE),
             cpus=programs.map(bpf.Map.PER_CPU_ARRAY, value_bytes=CPU_BYTES),
@@ -370,7 +327,7 @@ class CpuWaits:
             unknown=programs.map(bpf.Map.ARRAY,
                                  entries=max(1, len(self._victims))))
         woken = {'pid': 4, 'target_cpu': 4}
-        watched_threads.attach(programs, self._followed)
+        watched_threads.attach(programs, followed)
         # What waits comes after what runs, so that it is known from the
         # beginning what ran meanwhile: that since when is 0, too.
         for name, fields, program in (
@@ -381,3 +338,4 @@ class CpuWaits:
             name = f'sched:sched_{name}'
             event = programs.event(name, fields)
             programs.attach(name, event, program(event, maps))
+        return followed

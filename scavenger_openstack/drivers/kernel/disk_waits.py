@@ -23,7 +23,6 @@ own (dm, md, native multipath of NVMe) are left out.
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable
 from collections.abc import Mapping
 import contextlib
 import heapq
@@ -48,7 +47,6 @@ MOST_IN_FLIGHT = 16384
 MOST_SUBMITTERS = 4096
 MOST_CGROUPS = 1024
 """On each disk, whose processes have no room among these."""
-MOST_VICTIMS = 8
 MOST_PROCESSES = 16384
 """Of the victims."""
 
@@ -85,7 +83,7 @@ class Served(NamedTuple):
 
 
 class Waits(NamedTuple):
-    """What was counted.
+    """The counts of a window.
 
     ``waited_s``: for how long the newest request of each victim was in
     flight, over all disks; what the disk served since its last completion is
@@ -99,38 +97,11 @@ class Waits(NamedTuple):
     lost: int
 
 
-class DiskWaits:
-    """Counts from now on until it is closed.
+class DiskWaits(watched_threads.Counter):
+    """Whose requests disks served while those of victims were in flight."""
 
-    :param victims: the workloads that wait, with the ids of their processes
-    :raises Unsupported: this kernel does not let us, or cannot, or this
-        process would take the process ids for others.
-    """
-
-    def __init__(self, victims: Mapping[str, Iterable[int]]) -> None:
-        if len(victims) > MOST_VICTIMS:
-            raise ValueError(f'more than {MOST_VICTIMS} victims')
-        self._victims = tuple(victims)
-        self._programs = bpf.Programs(PURPOSE, initial_pids=True)
-        try:
-            self._open()
-            self.watch(victims)
-        except BaseException:
-            self.close()
-            raise
-
-    def watch(self, victims: Mapping[str, Iterable[int]]) -> None:
-        """Count for these processes of the victims, too, and those that they
-        start.
-
-        :raises DriverError: there is no room for all.
-        """
-        watched = {process: index
-                   for index, workload in enumerate(self._victims, 1)
-                   for process in victims.get(workload, ())}
-        self._programs.put(
-            self._maps.victims, b''.join(map(bpf.WORD.pack, watched)),
-            b''.join(map(bpf.NUMBER.pack, watched.values())), len(watched))
+    purpose = PURPOSE
+    first_number = 1
 
     def waits(self) -> Waits:
         """Return what was counted so far.
@@ -171,26 +142,15 @@ class DiskWaits:
         (_, (lost,)), = read(maps.lost, bpf.WORD, bpf.NUMBER, 1)
         return Waits((now_ns - self._since_ns) / 1e9, served, waited, lost)
 
-    def ended(self) -> watched_threads.Ended:
-        """Return what ended so far; others may have their ids now.
-
-        :raises DriverError: it cannot be read.
-        """
-        return watched_threads.ended(self._programs, self._followed)
-
-    def close(self) -> None:
-        """Take the programs out of the kernel; twice does no harm."""
-        self._programs.close()
-
-    def _open(self) -> None:
+    def _open(self) -> watched_threads.Maps:
         programs, number = self._programs, len(self._victims)
         self._devices = disks()
         self._parallel = [not _rotates(device) for device in self._devices]
-        self._followed = watched_threads.maps(programs, MOST_PROCESSES)
+        followed = watched_threads.maps(programs, MOST_PROCESSES)
         self._maps = maps = disk_programs.Maps(
             disks=programs.map(bpf.Map.HASH, value_bytes=4,
                                entries=max(1, len(self._devices))),
-            victims=self._followed.watched,
+            victims=followed.watched,
             start=programs.map(bpf.Map.LRU_HASH, key_bytes=16,
                                value_bytes=24, entries=MOST_IN_FLIGHT),
             devices=programs.map(bpf.Map.ARRAY, value_bytes=32 * (1 + number),
@@ -209,15 +169,16 @@ class DiskWaits:
         programs.put(maps.disks, b''.join(map(bpf.WORD.pack, numbers)),
                      b''.join(map(bpf.WORD.pack, numbers.values())),
                      len(numbers))
-        watched_threads.attach(programs, self._followed)
+        watched_threads.attach(programs, followed)
         name = 'sched:sched_wakeup_new'
         event = programs.event(name, {'pid': 4})
         programs.attach(name, event, watched_threads.new_program(
-            event, self._followed, by_thread=False))
+            event, followed, by_thread=False))
         for name, (fields, program) in disk_programs.PROGRAMS.items():
             event = programs.event(name, fields)
             programs.attach(name, event, program(event, maps, number))
         self._since_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        return followed
 
 
 def disks(root_dir: str = '/') -> tuple[str, ...]:
@@ -233,12 +194,11 @@ def disks(root_dir: str = '/') -> tuple[str, ...]:
     return tuple(numbers)
 
 
-def _rotates(device: str, root_dir: str = '/') -> bool:
+def _rotates(device: str) -> bool:
     """Return whether a disk serves one request after the other, as the kernel
     says it; so if that is not known."""
     try:
-        with open(f'{root_dir.rstrip("/")}/sys/dev/block/{device}/queue/'
-                  'rotational') as file:
+        with open(f'/sys/dev/block/{device}/queue/rotational') as file:
             return file.read().strip() != '0'
     except OSError:
         return True

@@ -69,7 +69,7 @@ class OnlineCpus:
         self._logged = logged or log_once.LogOnce()
         self.now: frozenset[int] = frozenset((0,))
 
-    def look(self) -> bool:
+    def refresh(self) -> bool:
         """Return whether the CPUs online have changed since the last call."""
         try:
             if self._fd is None:

@@ -198,7 +198,7 @@ class Proc:
             raise errors.DriverError(f'cannot read {path}: mount /proc')
         self.cpu_model = self._cpu_model()
         self._online = online_cpus.OnlineCpus(root_dir, self._logged)
-        self._online.look()
+        self._online.refresh()
         self._topology: Mapping[int, Cpu] = read_topology(root_dir,
                                                           self._logged)
         self._isolated = online_cpus.isolated(root_dir)
@@ -212,7 +212,7 @@ class Proc:
         """
         self._ticks += 1
         self._soon = max(0, self._soon - 1)
-        if self._online.look():
+        if self._online.refresh():
             self._soon = SOON_TICKS
         if not self._ticks % base.LOOK_TICKS:
             self.cpu_model = self.cpu_model or self._cpu_model()

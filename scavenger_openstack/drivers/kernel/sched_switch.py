@@ -78,7 +78,7 @@ def layout(cpus: Iterable[int]) -> struct.Struct:
 
 
 class SchedSwitch:
-    """What runs on each CPU of this machine, now.
+    """The thread that runs on each CPU of this machine, now.
 
     At the start a short-lived thread visits each CPU that is not isolated, so
     that each has switched once.  A CPU that it may not enter (this process
@@ -86,7 +86,7 @@ class SchedSwitch:
     switch, and unknown is not idle.
 
     A CPU that is taken offline goes idle first and stays so: those that were
-    offline at the last :meth:`look` do not count.
+    offline at the last :meth:`refresh` do not count.
 
     :raises Unsupported: this kernel does not let us, or cannot.
     :raises DriverError: no thread can be started.
@@ -101,7 +101,7 @@ class SchedSwitch:
         self._counted: frozenset[int] | None = None
         self._online = online_cpus.OnlineCpus()
         self._layout = layout(())
-        self.look()
+        self.refresh()
         try:
             self._open()
             visitor = threading.Thread(target=self._visit, daemon=True,
@@ -138,9 +138,9 @@ class SchedSwitch:
             raise _closed()
         return self._layout.unpack_from(memory).count(IDLE)
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Find out which CPUs are online."""
-        if self._online.look():
+        if self._online.refresh():
             self._counted = None
 
     def observe(self) -> None:

@@ -47,7 +47,7 @@ _COPIES, _COPIES_SINCE = struct.Struct('=400xQ'), 13
 
 
 class Waits(NamedTuple):
-    """What a task or process has gone through so far.
+    """The waits and bytes of a task or process so far.
 
     ``runs``: how often it got a CPU, accounted or not.  ``waits`` and
     ``wait_ns``: how often and how long it was blocked until a disk answered.

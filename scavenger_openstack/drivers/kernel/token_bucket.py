@@ -40,7 +40,7 @@ _ETHERNET_BYTES = 18
 
 
 class TokenBucket(NamedTuple):
-    """What a token bucket lets through.
+    """A token bucket: its rate, burst and limit.
 
     :param rate: bytes per second
     :param burst: bytes that may go at once

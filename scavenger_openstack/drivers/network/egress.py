@@ -60,7 +60,8 @@ class Network:
         self.executor = base.new_executor()
 
     def attach(self, workload: str, interface: devices.Interface) -> None:
-        """From now on ``interface`` carries the traffic of ``workload``.
+        """Take ``interface`` as the one that carries the traffic of
+        ``workload`` from now on.
 
         A limit of other devices has to be removed first; see :meth:`read`.
         """
@@ -275,7 +276,7 @@ class Network:
         namespace, links = self._devices.find(interface)
         taps, refused = None, ''
         if isinstance(interface, tap.Tap):
-            taps = self._devices.taps(interface.device).look(links)
+            taps = self._devices.taps(interface.device).read(links)
             links = taps.links
             refused = self._name_refused(workload, interface, taps)
         self._limited[workload] = links.keys()

@@ -16,7 +16,7 @@ LOG = logging.getLogger(__name__)
 
 
 class SharedLinks:
-    """Those that are configured, or else the one uplink of the host.
+    """The links that are configured, or else the one uplink of the host.
 
     :param configured: capacity in bytes per second of each device, ``None``
         for the speed that it reports
@@ -39,7 +39,7 @@ class SharedLinks:
             self.now = self._uplink()
         self.link_of = self._links_of()
 
-    def look(self) -> bool:
+    def refresh(self) -> bool:
         """Look for the uplink again; whether it changed."""
         links = self._uplink() if self._finds else self.now
         if links == self.now:

@@ -63,7 +63,7 @@ class Tap(NamedTuple):
 
 
 class SeenTaps(NamedTuple):
-    """What is at the taps of one VM.
+    """The limit and counters at the taps of one VM.
 
     ``links`` can be limited; for each ``targets`` says where our filter
     redirects to.  ``ifb`` is ours, if it is there.  ``refused``: taps that
@@ -98,7 +98,7 @@ class Taps:
         self._filters: nftables.Nftables | None = None
         self._meters: dict[int, _Meter] = {}
 
-    def look(self, links: Links) -> SeenTaps:
+    def read(self, links: Links) -> SeenTaps:
         """See which taps of a VM can be limited, and whether they are.
 
         :raises Unsupported: none can: another program uses the ingress of

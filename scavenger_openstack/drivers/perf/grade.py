@@ -50,7 +50,7 @@ ADVICE[errno.ENODEV] = ADVICE[errno.EOPNOTSUPP] = ADVICE[errno.ENOENT]
 
 
 class Grade(NamedTuple):
-    """What to expect of a host: letter, signals, and the reason."""
+    """The grade of a host: letter, signals, and the reason."""
 
     letter: str
     signals: tuple[str, ...]

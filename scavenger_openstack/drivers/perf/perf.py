@@ -24,11 +24,11 @@ import resource
 import time
 from typing import NamedTuple
 
+from scavenger_openstack.algorithms import sampling
 from scavenger_openstack.drivers.kernel import cgroup_files
 from scavenger_openstack.drivers.kernel import online_cpus
 from scavenger_openstack.drivers.kernel import perf_event
 from scavenger_openstack.drivers.kernel.perf_event import Place
-from scavenger_openstack.drivers.perf import duty
 from scavenger_openstack.drivers.perf import grade as perf_grade
 from scavenger_openstack.drivers.perf.grade import Grade
 from scavenger_openstack.drivers.perf import standstill
@@ -93,6 +93,31 @@ class _Measured:
         self.counters = self.base = None
 
 
+class Duty:
+    """Which ticks are measured: the last ``sample_s`` of each period.
+
+    The same rule as that of algorithms/sampling, on the same ticks, so that
+    what is measured here is what CPI2 looks at.
+    """
+
+    def __init__(self, sample_s: float, period_s: float) -> None:
+        self._sample_s = sample_s
+        self._period_s = period_s
+        self._began_s: float | None = None
+
+    def next_is_measured(self, now: float) -> bool:
+        """Return whether the tick that begins ``now`` is."""
+        if self._period_s <= self._sample_s:
+            return True
+        if self._began_s is None or not (
+                0 <= now - self._began_s <= self._period_s + self._sample_s):
+            self._began_s = now     # the first, or the clock jumped
+        if now - self._began_s >= self._period_s - sampling.SLACK_S:
+            self._began_s = now
+        return now - self._began_s > (self._period_s - self._sample_s
+                                      - sampling.SLACK_S)
+
+
 class Perf:
     """Adds hardware counters to the samples of workloads.
 
@@ -108,9 +133,9 @@ class Perf:
         self._settings = settings
         self._root_dir = root_dir.rstrip('/')
         self._events = tuple(events)
-        self._duty = duty.Duty(settings.sample_s, settings.period_s)
+        self._duty = Duty(settings.sample_s, settings.period_s)
         self._measuring = False
-        self._known: dict[str, _Measured] = {}
+        self._measured: dict[str, _Measured] = {}
         self._logged = logged or log_once.LogOnce()
         self._cpus = online_cpus.OnlineCpus(self._root_dir, self._logged)
         self._standstill = standstill.Standstill(settings.min_running_share)
@@ -122,7 +147,7 @@ class Perf:
             self._grade = perf_grade.none('[perf] enabled is off')
             return
         self._mount = perf_event.find_mount(self._root_dir, self._logged)
-        self._cpus.look()
+        self._cpus.refresh()
         self._grade = self._find_grade()
         self._start_clock()
         if settings.enabled == ON and not self._grade.events:
@@ -141,7 +166,7 @@ class Perf:
     def measured(self) -> int:
         """Return how many workloads have counters now."""
         return sum(entry.counters is not None
-                   for entry in self._known.values())
+                   for entry in self._measured.values())
 
     def facts(self) -> dict[str, object]:
         """The grade and its reasons, for the status."""
@@ -226,7 +251,7 @@ class Perf:
         self._measuring = self._duty.next_is_measured(now)
         if not was and not self._measuring:
             return samples
-        if self._cpus.look():
+        if self._cpus.refresh():
             self._cover_all()
         if not was:
             self._enable(True)
@@ -238,7 +263,7 @@ class Perf:
 
     def _follow(self, samples: Sequence[WorkloadSample]) -> None:
         """Forget what is gone or was made again, take down what is new."""
-        entries = self._known
+        entries = self._measured
         for name in entries.keys() - {s[0].id for s in samples}:
             entries.pop(name).forget()
         for sample in samples:
@@ -250,7 +275,7 @@ class Perf:
                 entries[workload.id] = _Measured(workload.created_s)
 
     def _enable(self, on: bool) -> None:
-        for entry in self._known.values():
+        for entry in self._measured.values():
             if entry.counters is not None:
                 entry.counters.enable(on)
                 entry.base = None
@@ -258,7 +283,7 @@ class Perf:
     def _cover_all(self) -> None:
         """Count on the CPUs that are online now, and on no other."""
         self._start_clock()
-        for name, entry in self._known.items():
+        for name, entry in self._measured.items():
             if entry.counters is not None:
                 entry.base = None
                 try:
@@ -287,8 +312,8 @@ class Perf:
                   place_of: PlaceOf) -> None:
         """Open groups, those of the foreground first."""
         waiting = [s[0] for s in samples
-                   if self._known[s[0].id].counters is None
-                   and self._known[s[0].id].retry_s <= now]
+                   if self._measured[s[0].id].counters is None
+                   and self._measured[s[0].id].retry_s <= now]
         if not waiting:
             return
         waiting.sort(key=lambda w: w.priority is not Priority.FOREGROUND)
@@ -296,10 +321,10 @@ class Perf:
         each = 1 + len(self._cpus.now) * len(self._grade.events)
         room = int(FD_SHARE * resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         room -= self._clock_files + sum(
-            entry.counters.descriptors for entry in self._known.values()
+            entry.counters.descriptors for entry in self._measured.values()
             if entry.counters is not None)
         for workload in waiting:
-            entry = self._known[workload.id]
+            entry = self._measured[workload.id]
             entry.retry_s = now + RETRY_S
             if room < each:
                 self._out_of_files(each)
@@ -361,7 +386,7 @@ class Perf:
         sums = [0, 0, 0]
         measured = []
         for sample in samples:
-            entry = self._known[sample[0].id]
+            entry = self._measured[sample[0].id]
             if entry.counters is None:
                 measured.append(sample)
                 continue
@@ -397,9 +422,9 @@ class Perf:
 
     def close(self) -> None:
         """Close what is kept open."""
-        for entry in self._known.values():
+        for entry in self._measured.values():
             entry.forget()
-        self._known = {}
+        self._measured = {}
         if self._clock is not None:
             self._clock.close()
             self._clock = None

@@ -15,7 +15,7 @@ import subprocess
 
 from scavenger_openstack import errors
 from scavenger_openstack.ibench.host import cgroup as cgroup_
-from scavenger_openstack.ibench import interrupt as interrupt_
+from scavenger_openstack.ibench.interrupt import Interrupt
 from scavenger_openstack.ibench import run
 
 NETNS = pathlib.Path('/run/netns')
@@ -63,7 +63,7 @@ class Link:
                 'veth, --address does without') from exc
 
     def serve(self, program: pathlib.Path, cgroup: cgroup_.Cgroup | None,
-              interrupt: interrupt_.Interrupt, cpus: Iterable[int]
+              interrupt: Interrupt, cpus: Iterable[int]
               ) -> None:
         """Start the remote end and wait until it listens.
 

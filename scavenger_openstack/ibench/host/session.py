@@ -13,18 +13,18 @@ from scavenger_openstack.drivers.kernel import online_cpus
 from scavenger_openstack import errors
 from scavenger_openstack.ibench import build
 from scavenger_openstack.ibench import geometry
-from scavenger_openstack.ibench.host import cgroup as cgroup_
+from scavenger_openstack.ibench.host.cgroup import Cgroup
 from scavenger_openstack.ibench.host import link as link_
 from scavenger_openstack.ibench.host import lock
 from scavenger_openstack.ibench.host import scratch
-from scavenger_openstack.ibench import interrupt as interrupt_
+from scavenger_openstack.ibench.interrupt import Interrupt
 from scavenger_openstack.ibench import run
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import parse_cpus
 
 
 @contextlib.contextmanager
-def opened(*, interrupt: interrupt_.Interrupt, parent: str | None,
+def opened(*, interrupt: Interrupt, parent: str | None,
            alone: bool, favour: bool = False
            ) -> Iterator[tuple[run.Host, list[str]]]:
     """Compile the kernels and make a cgroup for them.
@@ -51,7 +51,7 @@ def opened(*, interrupt: interrupt_.Interrupt, parent: str | None,
             notes.append('the kernels run in the cgroup of this shell: only '
                          'root makes one of their own')
         else:
-            cgroup = cgroup_.Cgroup(parent)
+            cgroup = Cgroup(parent)
             stack.callback(cgroup.remove)
             cgroup.make()
             if favour:
@@ -70,7 +70,7 @@ def remove_leftovers(parent: str | None = '/') -> None:
     if os.geteuid() == 0:
         link_.remove_leftovers()
         if parent is not None:
-            cgroup_.Cgroup(parent).remove_leftovers()
+            Cgroup(parent).remove_leftovers()
 
 
 @contextlib.contextmanager

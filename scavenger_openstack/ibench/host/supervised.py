@@ -21,7 +21,8 @@ from typing import Any
 from scavenger_openstack import errors
 from scavenger_openstack.ibench import catalogue
 from scavenger_openstack.ibench.host import session
-from scavenger_openstack.ibench import interrupt as interrupt_
+from scavenger_openstack.ibench.interrupt import Interrupt
+from scavenger_openstack.ibench.interrupt import Interrupted
 from scavenger_openstack.ibench.profile import whole
 from scavenger_openstack.ibench.profile import wish
 from scavenger_openstack.restore import records
@@ -32,11 +33,11 @@ EXIT_ENDED = 3
 LONG_REPEATS = 3
 """Of each SoI in the long form: fewer than on a host without tenants."""
 
-Measure = Callable[[argparse.Namespace, interrupt_.Interrupt],
+Measure = Callable[[argparse.Namespace, Interrupt],
                    dict[str, Any]]
 
 
-class Supervision(interrupt_.Interrupt):
+class Supervision(Interrupt):
     """Ends an injection as soon as the agent, the kill switch or the budget
     wants that: :meth:`check` is called ten times a second.
 
@@ -58,7 +59,7 @@ class Supervision(interrupt_.Interrupt):
         """:raises Interrupted: it is to end; :attr:`why` says why."""
         self.why = self.why or self._why()
         if self.why:
-            raise interrupt_.Interrupted
+            raise Interrupted
         super().check()
 
     def _why(self) -> str:
@@ -92,7 +93,7 @@ def main(argv: Sequence[str] | None = None,
             return 0
         supervision.check()
         profile = (measure or measure_profile)(options, supervision)
-    except interrupt_.Interrupted:
+    except Interrupted:
         print(supervision.why or 'a signal has ended it', file=sys.stderr)
         return EXIT_ENDED
     except errors.ScavengerError as exc:
@@ -103,7 +104,7 @@ def main(argv: Sequence[str] | None = None,
 
 
 def measure_profile(options: argparse.Namespace,
-                    interrupt: interrupt_.Interrupt) -> dict[str, Any]:
+                    interrupt: Interrupt) -> dict[str, Any]:
     """Return the profile of the workload that the options name, by its own
     signal.
 

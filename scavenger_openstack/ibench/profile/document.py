@@ -17,7 +17,7 @@ from scavenger_openstack.ibench import catalogue
 from scavenger_openstack.ibench.profile import curve
 from scavenger_openstack.ibench.profile import measure
 from scavenger_openstack.ibench.profile import signals
-from scavenger_openstack.ibench.profile import work as work_
+from scavenger_openstack.ibench.profile.work import Work
 from scavenger_openstack.ibench import report
 from scavenger_openstack.plot import heat
 from scavenger_openstack.plot import page as page_
@@ -31,7 +31,7 @@ core; that of the others takes instructions or a --qos to be seen."""
 TITLES = ('SoI', 'name', 'tolerated', 'caused', 'not measured because')
 
 
-def of_work(work: work_.Work, scale: measure.Scale, signal: signals.Signal
+def of_work(work: Work, scale: measure.Scale, signal: signals.Signal
             ) -> report.Document:
     """Return the document of what was measured, and add notes to it.
 
@@ -65,7 +65,7 @@ def of_work(work: work_.Work, scale: measure.Scale, signal: signals.Signal
             'missing': work.missing}
 
 
-def _notes(work: work_.Work, scale: measure.Scale, unseen: Sequence[str]
+def _notes(work: Work, scale: measure.Scale, unseen: Sequence[str]
            ) -> Iterator[str]:
     """Yield what an operator has to know of a document.
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from scavenger_openstack import errors
 from scavenger_openstack.ibench import arguments
 from scavenger_openstack.ibench.arguments import Level
-from scavenger_openstack.ibench import interrupt as interrupt_
+from scavenger_openstack.ibench.interrupt import SLICE_S
 from scavenger_openstack.ibench.profile import measure
 from scavenger_openstack.ibench.profile import signals
 from scavenger_openstack.ibench.profile import workload
@@ -24,7 +24,7 @@ LONGEST_REPORT_S = 0.05
 
 
 class Injector(NamedTuple):
-    """What takes turns of one SoI.
+    """An injector of the turns of one SoI.
 
     :ivar chunk_s: of its kernel alone
     :ivar is_apart: the workload does not use its CPUs: what it waits for
@@ -70,7 +70,7 @@ class Injector(NamedTuple):
             return True
 
         run.play(self.host, [(self.start, words)], on_turn=on_turn,
-                 turn_s=min(interrupt_.SLICE_S, every_s),
+                 turn_s=min(SLICE_S, every_s),
                  wake=self.signal.wake)
         if not values:
             raise errors.DriverError(
@@ -120,7 +120,7 @@ def alone(host: run.Host, signal: signals.Signal, seconds: float) -> float:
     wakes = [] if signal.wake is None else [signal.wake]
     while (value := signal.read(time.monotonic())) is None:
         host.interrupt.check()
-        select.select(wakes, [], [], min(interrupt_.SLICE_S, seconds / 10))
+        select.select(wakes, [], [], min(SLICE_S, seconds / 10))
     return value
 
 

@@ -10,16 +10,16 @@ import shlex
 import subprocess
 
 from scavenger_openstack import errors
-from scavenger_openstack.ibench.host import cgroup as cgroup_
-from scavenger_openstack.ibench import interrupt as interrupt_
+from scavenger_openstack.ibench.host.cgroup import Cgroup
+from scavenger_openstack.ibench.interrupt import SLICE_S
 from scavenger_openstack.ibench.profile import injection
 from scavenger_openstack.ibench.profile import signals
-from scavenger_openstack.ibench.profile import work as work_
+from scavenger_openstack.ibench.profile.work import Work
 from scavenger_openstack.ibench.profile import workload as workload_
 from scavenger_openstack.ibench import run
 
 
-def start_load(stack: contextlib.ExitStack, work: work_.Work,
+def start_load(stack: contextlib.ExitStack, work: Work,
                workload: workload_.Workload | None) -> signals.Signal:
     """Start command and meter, and return the signal.
 
@@ -53,7 +53,7 @@ def start_load(stack: contextlib.ExitStack, work: work_.Work,
         assert process is not None
         signal = signals.PrintedSignal(process)
         # The first number: a load takes some time to begin.
-        injection.alone(work.host, signal, interrupt_.SLICE_S)
+        injection.alone(work.host, signal, SLICE_S)
         return signal
     assert workload is not None
     signal = signals.CountedSignal(name, workload)
@@ -61,13 +61,13 @@ def start_load(stack: contextlib.ExitStack, work: work_.Work,
     return signal
 
 
-def _make_cgroup(stack: contextlib.ExitStack, work: work_.Work
-                 ) -> cgroup_.Cgroup | None:
+def _make_cgroup(stack: contextlib.ExitStack, work: Work
+                 ) -> Cgroup | None:
     """Make the cgroup of command and meter; None: they have none."""
     wish = work.wish
     if work.host.cgroup is None or not (wish.command or wish.meter):
         return None
-    cgroup = cgroup_.Cgroup(wish.parent or '/', '-load')
+    cgroup = Cgroup(wish.parent or '/', '-load')
     stack.callback(cgroup.remove)
     cgroup.make()
     if wish.command:
@@ -76,7 +76,7 @@ def _make_cgroup(stack: contextlib.ExitStack, work: work_.Work
     return cgroup
 
 
-def _start(cgroup: cgroup_.Cgroup | None, text: str,
+def _start(cgroup: Cgroup | None, text: str,
            cpus: tuple[int, ...] = (), *, is_printed: bool = False
            ) -> subprocess.Popen[bytes]:
     try:

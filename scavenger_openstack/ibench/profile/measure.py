@@ -20,7 +20,7 @@ from typing import NamedTuple
 from scavenger_openstack.algorithms.profiles import Estimate
 from scavenger_openstack import amounts
 from scavenger_openstack.ibench.profile import curve
-from scavenger_openstack.ibench.profile import qos as qos_
+from scavenger_openstack.ibench.profile.qos import Qos
 from scavenger_openstack.ibench.profile.workload import Unfit
 
 FULL = 100.0
@@ -61,7 +61,7 @@ class Beside(NamedTuple):
 
 @dataclasses.dataclass
 class Measured:
-    """What the turns of one SoI showed.
+    """The result of the turns of one SoI.
 
     :ivar alone: the signal alone, in the order of time
     :ivar repeats: the turns beside it
@@ -74,7 +74,7 @@ class Measured:
 
 
 class Scale(NamedTuple):
-    """What harm is measured by.
+    """The scale that harm is measured by.
 
     :ivar alone: median of the signal alone
     :ivar bound: where the QoS breaks
@@ -95,7 +95,7 @@ class Scale(NamedTuple):
         return (turn.value - turn.alone) / (self.bound - self.alone)
 
 
-def find_scale(qos: qos_.Qos, runs: Sequence[Sequence[float]]) -> Scale:
+def find_scale(qos: Qos, runs: Sequence[Sequence[float]]) -> Scale:
     """Return the scale of signals alone.
 
     :param runs: of turns that followed each other
@@ -119,7 +119,7 @@ def find_scale(qos: qos_.Qos, runs: Sequence[Sequence[float]]) -> Scale:
         noise * weight for noise, weight in weights) / count if count else 0)
 
 
-def begin(take: Take, qos: qos_.Qos) -> list[float]:
+def begin(take: Take, qos: Qos) -> list[float]:
     """Return the signal alone in some turns, after one to warm up.
 
     :raises Unfit: the QoS is broken without any interference.
@@ -139,7 +139,7 @@ def longer(noise: float) -> float:
     return min(MOST_LONGER, max(1.0, (noise / NOISE) ** 2))
 
 
-def measure_soi(take: Take, qos: qos_.Qos, *, repeats: int, ramp: bool,
+def measure_soi(take: Take, qos: Qos, *, repeats: int, ramp: bool,
                 alone: Sequence[float]) -> Measured:
     """Take the turns of one SoI.
 

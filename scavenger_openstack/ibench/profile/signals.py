@@ -32,7 +32,7 @@ _READ_BYTES = 1 << 16
 
 
 class Signal(Protocol):
-    """What is measured of a workload in each turn.
+    """A signal that is measured of a workload in each turn.
 
     :ivar wake: can be read when :meth:`read` is due before the end of the
         time; None: it never is
@@ -238,7 +238,8 @@ class PrintedSignal:
 
 
 class DurationSignal:
-    """How long a command takes that ends: the median of the runs in a turn.
+    """The time that a command takes that ends: the median of the runs in a
+    turn.
 
     :param start: starts it
     """

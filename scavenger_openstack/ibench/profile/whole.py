@@ -19,17 +19,18 @@ from scavenger_openstack.ibench import consent
 from scavenger_openstack.ibench import geometry
 from scavenger_openstack.ibench.host import scratch
 from scavenger_openstack.ibench.host import session
-from scavenger_openstack.ibench import interrupt as interrupt_
+from scavenger_openstack.ibench.interrupt import Interrupt
 from scavenger_openstack.ibench.profile import document
 from scavenger_openstack.ibench.profile import injection
 from scavenger_openstack.ibench.profile import load
 from scavenger_openstack.ibench.profile import measure
 from scavenger_openstack.ibench.profile import signals
 from scavenger_openstack.ibench.profile import wish as wish_
-from scavenger_openstack.ibench.profile import work as work_
+from scavenger_openstack.ibench.profile.work import Probe
+from scavenger_openstack.ibench.profile.work import Work
 from scavenger_openstack.ibench.profile import workload as workload_
 from scavenger_openstack.ibench.profile.workload import Unfit
-from scavenger_openstack.ibench import progress as progress_
+from scavenger_openstack.ibench.progress import Progress
 from scavenger_openstack.ibench import report
 from scavenger_openstack.ibench import run
 from scavenger_openstack.types import format_cpus
@@ -50,7 +51,7 @@ START_S = 0.15
 LONGEST_REASON = 200
 
 
-def make_profile(wish: wish_.Wish, interrupt: interrupt_.Interrupt,
+def make_profile(wish: wish_.Wish, interrupt: Interrupt,
                  show: Callable[[str], None] = print
                  ) -> tuple[report.Document, list[str]]:
     """Return the document of a profile, and notes for the operator.
@@ -79,7 +80,7 @@ def make_profile(wish: wish_.Wish, interrupt: interrupt_.Interrupt,
             memory=geometry.read_memory(
                 wish.parent if os.geteuid() == 0 else None),
             cpus=cpus.core, path=path, address=wish.address, seed=wish.seed)
-        work = work_.Work(
+        work = Work(
             wish, host, cpus, chosen, qos, wish_.SHORT_S if wish.short
             else wish.seconds or TURN_S, show)
         work.notes += [*notes, *chosen.geometry.notes]
@@ -88,7 +89,7 @@ def make_profile(wish: wish_.Wish, interrupt: interrupt_.Interrupt,
             consent.check_room([(probe.start, measure.FULL)], chosen,
                                yes=wish.yes)
         _show_time(work)
-        bar = progress_.Progress(len(work.probes))
+        bar = Progress(len(work.probes))
         work.step = bar.show
         try:
             own_load = bool(wish.command or wish.meter)
@@ -101,7 +102,7 @@ def make_profile(wish: wish_.Wish, interrupt: interrupt_.Interrupt,
     return document.of_work(work, scale, signal), work.notes
 
 
-def _plan_probes(work: work_.Work) -> None:
+def _plan_probes(work: Work) -> None:
     """Plan each SoI that can be here."""
     for soi in work.wish.sois:
         cpus = (work.cpus.beside if soi.name.startswith(BETWEEN_CPUS)
@@ -115,7 +116,7 @@ def _plan_probes(work: work_.Work) -> None:
                 raise errors.ConfigError(
                     'the link of the workload is not known: name with '
                     '--address where "scavenger-ibench serve" runs behind it')
-            work.probes[soi] = work_.Probe(arguments.plan_start(
+            work.probes[soi] = Probe(arguments.plan_start(
                 soi, work.chosen._replace(
                     cpus=cpus, size_bytes=_size_of(work, soi),
                     # The kernels of capacities have one thread.
@@ -126,8 +127,8 @@ def _plan_probes(work: work_.Work) -> None:
             work.missing[soi.name] = _reason(exc)
 
 
-def _size_of(work: work_.Work, soi: Soi) -> int | None:
-    """What 100 % is of."""
+def _size_of(work: Work, soi: Soi) -> int | None:
+    """Return the quantity of which 100 % is."""
     if soi.name == 'memory_capacity':
         return work.wish.size_bytes or min(MEMORY_BYTES, int(
             consent.SHARE * work.chosen.memory.available_bytes))
@@ -136,7 +137,7 @@ def _size_of(work: work_.Work, soi: Soi) -> int | None:
     return None
 
 
-def _show_time(work: work_.Work) -> None:
+def _show_time(work: Work) -> None:
     """Show how long a profile takes when no SoI breaks the QoS, and when all
     do."""
     turn_s = work.seconds + START_S
@@ -155,7 +156,7 @@ def _show_time(work: work_.Work) -> None:
         f'{amounts.of_duration(most_s)} where each of them breaks the QoS')
 
 
-def _measure_alone(work: work_.Work, soi: Soi, probe: work_.Probe, *,
+def _measure_alone(work: Work, soi: Soi, probe: Probe, *,
                    own_load: bool) -> None:
     """Measure an SoI alone: what a profile starts does not run yet.
 
@@ -182,7 +183,7 @@ def _measure_alone(work: work_.Work, soi: Soi, probe: work_.Probe, *,
         work.missing[soi.name] = _reason(exc)
 
 
-def _measure(work: work_.Work, signal: signals.Signal, bar: progress_.Progress
+def _measure(work: Work, signal: signals.Signal, bar: Progress
              ) -> measure.Scale:
     """Measure each SoI beside the workload."""
     wish = work.wish
@@ -224,7 +225,7 @@ def _measure(work: work_.Work, signal: signals.Signal, bar: progress_.Progress
         measured.alone for measured in work.measured.values())])
 
 
-def _lengthen_turns(work: work_.Work, alone: Sequence[float]) -> None:
+def _lengthen_turns(work: Work, alone: Sequence[float]) -> None:
     """Make turns longer where the signal varies alone."""
     noise = measure.find_scale(work.qos, [alone]).noise
     work.seconds *= measure.longer(noise)
@@ -234,7 +235,7 @@ def _lengthen_turns(work: work_.Work, alone: Sequence[float]) -> None:
         _show_time(work)
 
 
-def _injector(work: work_.Work, probe: work_.Probe, signal: signals.Signal
+def _injector(work: Work, probe: Probe, signal: signals.Signal
               ) -> injection.Injector:
     return injection.Injector(work.host, probe.start, signal, work.seconds,
                               probe.chunk_s, probe.is_apart)

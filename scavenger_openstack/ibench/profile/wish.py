@@ -15,9 +15,10 @@ from scavenger_openstack import errors
 from scavenger_openstack.ibench.catalogue import Soi
 from scavenger_openstack.ibench import geometry
 from scavenger_openstack.ibench.host import session
-from scavenger_openstack.ibench.profile import qos as qos_
+from scavenger_openstack.ibench.profile.qos import FORM
+from scavenger_openstack.ibench.profile.qos import Qos
 from scavenger_openstack.ibench.profile import signals
-from scavenger_openstack.ibench.profile import workload as workload_
+from scavenger_openstack.ibench.profile.workload import Workload
 from scavenger_openstack.types import format_cpus
 
 SHORT_S = 0.01
@@ -25,7 +26,7 @@ SHORT_S = 0.01
 
 
 class Wish(NamedTuple):
-    """What is to be profiled, and how.
+    """The target of a profile, and how it is measured.
 
     :ivar seconds: the least length of a turn; None: chosen by the noise of
         the signal
@@ -48,7 +49,7 @@ class Wish(NamedTuple):
     command: str | None = None
     workload_cpus: str | None = None
     meter: str | None = None
-    qos: qos_.Qos | None = None
+    qos: Qos | None = None
     cpus: str | None = None
     beside_cpus: str | None = None
     parent: str | None = '/'
@@ -75,7 +76,7 @@ class Cpus(NamedTuple):
     workload: tuple[int, ...]
 
 
-def choose_qos(wish: Wish) -> qos_.Qos:
+def choose_qos(wish: Wish) -> Qos:
     """Return the QoS that was given, else that of the workload's own signal.
 
     :raises ConfigError: nothing has such a signal.
@@ -85,9 +86,9 @@ def choose_qos(wish: Wish) -> qos_.Qos:
         if wish.meter is not None:
             raise errors.ConfigError(
                 f'--meter needs --qos, which names what it prints: '
-                f'{qos_.FORM}')
-        qos = (qos_.Qos(signals.DURATION, True) if wish.command is not None
-               else qos_.Qos('progress', False))
+                f'{FORM}')
+        qos = (Qos(signals.DURATION, True) if wish.command is not None
+               else Qos('progress', False))
     for option, text in (('--command', wish.command),
                          ('--meter', wish.meter)):
         _check_words(option, text)
@@ -126,7 +127,7 @@ def _check_words(option: str, text: str | None) -> None:
         raise errors.ConfigError(f'{option} {text!r}: {exc}') from exc
 
 
-def choose_cpus(wish: Wish, workload: workload_.Workload | None) -> Cpus:
+def choose_cpus(wish: Wish, workload: Workload | None) -> Cpus:
     """Return the CPUs of the kernels and of a command.
 
     :param workload: what runs already; None for a command

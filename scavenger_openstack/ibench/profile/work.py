@@ -10,8 +10,9 @@ import dataclasses
 from scavenger_openstack.ibench import arguments
 from scavenger_openstack.ibench.catalogue import Soi
 from scavenger_openstack.ibench.profile import measure
-from scavenger_openstack.ibench.profile import qos as qos_
-from scavenger_openstack.ibench.profile import wish as wish_
+from scavenger_openstack.ibench.profile.qos import Qos
+from scavenger_openstack.ibench.profile.wish import Cpus
+from scavenger_openstack.ibench.profile.wish import Wish
 from scavenger_openstack.ibench import run
 
 
@@ -39,11 +40,11 @@ class Work:
     :ivar missing: why an SoI is in neither part, by its name
     """
 
-    wish: wish_.Wish
+    wish: Wish
     host: run.Host
-    cpus: wish_.Cpus
+    cpus: Cpus
     chosen: arguments.Surroundings
-    qos: qos_.Qos
+    qos: Qos
     seconds: float
     show: Callable[[str], None]
     step: Callable[[str], None] = print

@@ -28,24 +28,61 @@ from scavenger_openstack.ibench.catalogue import Kind
 from scavenger_openstack.ibench.catalogue import Meter
 from scavenger_openstack.ibench.catalogue import Soi
 from scavenger_openstack.ibench import run
-from scavenger_openstack.ibench.validation import fit as fit_
 from scavenger_openstack.ibench.validation import meters
 
+TOLERANCE = 0.05
+"""A step down of at most this share of the whole span is noise."""
+
+
 LEVELS = tuple(range(10, 101, 10))
+
 CALIBRATIONS = 5
 """Of so many at least the fastest counts."""
+
 PROBE_EVERY_S = 0.02
+
 TURN_S = 0.02
+
 SLOW_DOWN = 'slow-down'
+
 LEAST_SLOW_DOWN = 0.1
 """A probe that is slowed less, at any level, shows nothing."""
+
 LLC_PROBE_SHARE = 0.5
 """Of the LLC: a probe that fills it would disturb itself."""
 
 
+class Fit(NamedTuple):
+    """A line through points; ``r2`` is the share of the variance that it
+    explains."""
+
+    slope: float
+    intercept: float
+    r2: float
+    monotone: bool
+
+
+def fit_line(points: Sequence[tuple[float, float]]) -> Fit | None:
+    """Return the line of least squares; None for fewer than three points,
+    or values that are all the same.
+
+    :param points: intensity and value, in ascending order of intensity
+    """
+    x = [point[0] for point in points]
+    y = [point[1] for point in points]
+    if len(points) < 3 or min(x) == max(x) or min(y) == max(y):
+        return None
+    slope, intercept = statistics.linear_regression(x, y)
+    span = max(y) - min(y)
+    return Fit(slope, intercept, statistics.correlation(x, y) ** 2,
+               slope > 0 and all(after >= before - TOLERANCE * span
+                                 for before, after
+                                 in zip(y, y[1:], strict=False)))
+
+
 @dataclasses.dataclass
 class Row:
-    """What a validation shows of one SoI.
+    """The result of a validation of one SoI.
 
     :ivar meter: what measured, None when nothing could
     :ivar unit: of the values
@@ -63,13 +100,13 @@ class Row:
         default_factory=list)
     reason: str = ''
 
-    def fit(self) -> fit_.Fit | None:
-        return fit_.fit_line(self.points)
+    def fit(self) -> Fit | None:
+        return fit_line(self.points)
 
 
 @dataclasses.dataclass(frozen=True)
 class Bench:
-    """What a validation works with.
+    """The host, probes and settings of a validation.
 
     :ivar link_device: the near end of its own link, None without one
     :ivar probe_cpu: another CPU than that of the SoI, None without one
@@ -89,7 +126,7 @@ class Bench:
     step: Callable[[str], None] = print
 
     def host_of(self, soi: Soi) -> run.Host:
-        """Where the kernel of an SoI runs."""
+        """Return where the kernel of an SoI runs."""
         if soi.name == 'network_bandwidth' and self.link_host is not None:
             return self.link_host
         return self.host
@@ -157,7 +194,8 @@ def validate_soi(bench: Bench, soi: Soi) -> Row:
 
 
 class Method(NamedTuple):
-    """How a level is measured, and one value made of its repeats."""
+    """The way in which a level is measured, and one value made of its
+    repeats."""
 
     measure: Callable[[arguments.Start, run.Event, int], float]
     combine: Callable[[list[float]], float] = max
@@ -239,7 +277,7 @@ def _held(bench: Bench, start: arguments.Start, calibrated: run.Event,
 
 def _rate(bench: Bench, start: arguments.Start, calibrated: run.Event,
           level: int, gauge: Callable[[int], float]) -> float:
-    """What a counter grows by per second from the first report on."""
+    """Return what a counter grows by per second from the first report on."""
     readings = _read_meter(bench, start, calibrated, level, bench.seconds,
                            gauge)
     (begin_s, before), (end_s, after) = readings[0], readings[-1]
@@ -272,7 +310,7 @@ def _read_meter(bench: Bench, start: arguments.Start, calibrated: run.Event,
 
 def _beside_s(bench: Bench, start: arguments.Start, calibrated: run.Event,
               level: int, cpu: int, alone_s: list[float]) -> float:
-    """How long a chunk of a probe takes beside a level.
+    """Return how long a chunk of a probe takes beside a level.
 
     :param alone_s: how long it takes alone, just before, is added to these
     """

@@ -18,7 +18,7 @@ from scavenger_openstack.ibench import consent
 from scavenger_openstack.ibench import geometry
 from scavenger_openstack.ibench.host import scratch
 from scavenger_openstack.ibench.host import session
-from scavenger_openstack.ibench import progress as progress_
+from scavenger_openstack.ibench.progress import Progress
 from scavenger_openstack.ibench import report
 from scavenger_openstack.ibench import run
 from scavenger_openstack.ibench.validation import measure
@@ -50,7 +50,7 @@ def validate_all(host: run.Host, chosen: arguments.Surroundings,
                 starts.append((bench.plan(soi), 100.0))
         consent.check_room(starts, bench.chosen, yes=yes)
         couples = list(itertools.combinations(sois, 2)) if pairs else []
-        bar = progress_.Progress(
+        bar = Progress(
             len(sois) * (len(measure.LEVELS) * repeats + 1) + len(couples))
         bench = dataclasses.replace(bench, step=bar.show_step)
         try:

@@ -28,7 +28,7 @@ class ShowAggregate(command.ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        return table.one(parsed_args, SHOWN, http.of(self.app).one(
+        return table.record(parsed_args, SHOWN, http.of(self.app).resource(
             'aggregate', 'GET', _path(parsed_args)), host.shape)
 
 
@@ -37,7 +37,7 @@ class SetAggregate(command.ShowOne):
 
     What is set for a host itself is above that; of several aggregates of a
     host the first by name counts. The agents follow within one sync, some
-    20 s.
+    10 s.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -54,7 +54,7 @@ class SetAggregate(command.ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         more = {} if parsed_args.profiling is None else {
             'profiling': parsed_args.profiling}
-        return table.one(parsed_args, SHOWN, http.of(self.app).one(
+        return table.record(parsed_args, SHOWN, http.of(self.app).resource(
             'aggregate', 'PATCH', _path(parsed_args),
             host.changes(parsed_args, **more)), host.shape)
 

@@ -33,8 +33,9 @@ LONG = (
     table.Column('reason', 'Reason'),
     table.Column('request_id', 'Request'))
 
-KNOWN = ('id', 'scope', 'target', 'host', 'workload', 'instance', 'knob',
-         'reason', 'created_at', 'created_by', 'changed_at', 'changed_by')
+SHOWN_ELSEWHERE = (
+    'id', 'scope', 'target', 'host', 'workload', 'instance', 'knob', 'reason',
+    'created_at', 'created_by', 'changed_at', 'changed_by')
 """Fields that the target, or another column, says already."""
 
 
@@ -82,5 +83,5 @@ def _shape(row: listing.Row) -> listing.Row:
     if not isinstance(after, dict) or not isinstance(before, dict):
         return row
     changed = {name: value for name, value in after.items()
-               if name not in KNOWN and value != before.get(name)}
+               if name not in SHOWN_ELSEWHERE and value != before.get(name)}
     return {**row, 'after': table.Cell(after, table.short(changed))}

@@ -49,7 +49,7 @@ OVERRIDES = (
     table.Column('value', 'Limit'),
     table.Column('expires_at', 'Expires (UTC)', table.time),
     table.Column('created_by', 'Set by'),
-    table.Column('followed', 'Followed', table.known),
+    table.Column('followed', 'Followed', table.known_flag),
     table.Column('why_not', 'Why Not', table.short),
     table.Column('reason', 'Reason', table.short))
 OVERRIDES_LONG = (
@@ -143,11 +143,11 @@ class SetCap(command.ShowOne):
             value = typed_amounts.parse(parsed_args.knob, parsed_args.value)
         except ValueError as exc:
             raise exceptions.CommandError(f'{exc}.') from exc
-        override = http.of(self.app).one(
+        override = http.of(self.app).resource(
             'override', 'PUT', _path(self.app, parsed_args),
             {'value': value, 'reason': parsed_args.reason,
              'expires_at': parsed_args.expires})
-        return table.one(parsed_args, OVERRIDES_LONG, override, _shape)
+        return table.record(parsed_args, OVERRIDES_LONG, override, _shape)
 
 
 class UnsetCap(command.Command):

@@ -71,7 +71,7 @@ class EvictAntagonist(command.ShowOne):
     def take_action(self, parsed_args: argparse.Namespace
                     ) -> tuple[Sequence[str], Sequence[Any]]:
         client = http.of(self.app)
-        eviction = client.one('eviction', 'POST', PATH, {
+        eviction = client.resource('eviction', 'POST', PATH, {
             'instance': names.instance(self.app, parsed_args.instance),
             'how': parsed_args.how,
             'reason': parsed_args.reason, 'dry_run': parsed_args.dry_run})
@@ -79,13 +79,13 @@ class EvictAntagonist(command.ShowOne):
         while (eviction['state'] not in ENDED and not parsed_args.no_wait
                and time.monotonic() < deadline):
             time.sleep(AGAIN_S)
-            eviction = client.one('eviction', 'GET',
-                                  http.path_of('evictions', eviction['id']))
+            eviction = client.resource(
+                'eviction', 'GET', http.path_of('evictions', eviction['id']))
         if eviction['state'] == 'failed':
             raise exceptions.CommandError(
                 f'{parsed_args.instance} was not evicted: '
                 f'{eviction["detail"]}')
-        return table.one(parsed_args, LONG, _shape(eviction))
+        return table.record(parsed_args, LONG, _shape(eviction))
 
 
 class ListEvictions(command.Lister):

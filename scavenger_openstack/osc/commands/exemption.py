@@ -7,7 +7,6 @@ from __future__ import annotations
 import argparse
 
 from osc_lib.command import command
-from osc_lib import exceptions
 
 from scavenger_openstack.osc import http
 from scavenger_openstack.osc import listing
@@ -57,12 +56,12 @@ class CreateExemption(command.ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        exemption = http.of(self.app).one(
+        exemption = http.of(self.app).resource(
             'exemption', 'POST', PATH,
             {**scope.of(self.app, parsed_args),
              'reason': parsed_args.reason})
         scope.warn_of_none(self.app, exemption)
-        return table.one(parsed_args, SET, exemption, _shape)
+        return table.record(parsed_args, SET, exemption, _shape)
 
 
 class DeleteExemption(command.Command):
@@ -78,16 +77,8 @@ class DeleteExemption(command.Command):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        failed = []
-        for exemption in parsed_args.exemption:
-            try:
-                http.of(self.app).request(
-                    'DELETE', http.path_of('exemptions', exemption),
-                    query={'reason': parsed_args.reason})
-            except exceptions.CommandError as exc:
-                failed.append(str(exc))
-        if failed:
-            raise exceptions.CommandError('\n'.join(failed))
+        http.delete_each(http.of(self.app), 'exemptions',
+                         parsed_args.exemption, parsed_args.reason)
 
 
 def _shape(row: listing.Row) -> listing.Row:

@@ -52,11 +52,11 @@ class SetGovernor(command.ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        governor = http.of(self.app).one(
+        governor = http.of(self.app).resource(
             'governor', 'PUT', PATH,
             {**scope.of(self.app, parsed_args), 'reason': parsed_args.reason,
              'caps_per_minute': parsed_args.caps_per_minute})
-        return table.one(parsed_args, COLUMNS, governor)
+        return table.record(parsed_args, COLUMNS, governor)
 
 
 def _count(text: str) -> int | None:

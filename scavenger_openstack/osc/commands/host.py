@@ -170,9 +170,9 @@ class ShowHost(command.ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        host = http.of(self.app).one(
+        host = http.of(self.app).resource(
             'host', 'GET', http.path_of('hosts', parsed_args.host))
-        return table.one(parsed_args, SHOWN, host, shape)
+        return table.record(parsed_args, SHOWN, host, shape)
 
 
 class SetHost(command.ShowOne):
@@ -190,10 +190,10 @@ class SetHost(command.ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        host = http.of(self.app).one(
+        host = http.of(self.app).resource(
             'host', 'PATCH', http.path_of('hosts', parsed_args.host),
             changes(parsed_args))
-        return table.one(parsed_args, SHOWN, host, shape)
+        return table.record(parsed_args, SHOWN, host, shape)
 
 
 def add_changes(parser: argparse.ArgumentParser) -> None:

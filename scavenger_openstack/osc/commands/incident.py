@@ -84,8 +84,8 @@ class ListIncidents(command.Lister):
         parser.add_argument(
             '--evidence-kind', metavar='<kind>',
             help='Only those whose strongest evidence is of this kind: '
-                 'direct, share, timing or trial. Default: all. Example: '
-                 '--evidence-kind direct')
+                 'direct, share, timing or experiment. Default: all. '
+                 'Example: --evidence-kind direct')
         parser.add_argument(
             '--since', metavar='<time>', type=times.since,
             help=f'Only what began at this time or later: {times.HOW}. A '
@@ -124,12 +124,12 @@ class ShowIncident(command.ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        self.incident = http.of(self.app).one(
+        self.incident = http.of(self.app).resource(
             'incident', 'GET', http.path_of('incidents',
                                             parsed_args.incident))
         now = time.time()
-        return table.one(parsed_args, SHOWN, self.incident,
-                         lambda row: _whole(row, now))
+        return table.record(parsed_args, SHOWN, self.incident,
+                            lambda row: _whole(row, now))
 
     def produce_output(self, parsed_args: argparse.Namespace,
                        column_names: Sequence[str], data: Any) -> int:

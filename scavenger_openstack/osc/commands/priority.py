@@ -76,14 +76,14 @@ class SetPriority(command.ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        rule = http.of(self.app).one(
+        rule = http.of(self.app).resource(
             'priority', 'POST', PATH,
             {**scope.of(self.app, parsed_args),
              'value': parsed_args.priority,
              'application': parsed_args.application,
              'reason': parsed_args.reason})
         scope.warn_of_none(self.app, rule)
-        return table.one(parsed_args, SET, rule, _shape)
+        return table.record(parsed_args, SET, rule, _shape)
 
 
 class UnsetPriority(command.Command):
@@ -103,9 +103,8 @@ class UnsetPriority(command.Command):
             raise exceptions.CommandError(
                 f'No priority is set for the {wanted["scope"]} '
                 f'{printable(wanted["target"])}.')
-        for rule in rules:
-            client.request('DELETE', http.path_of('priorities', rule['id']),
-                           query={'reason': parsed_args.reason})
+        http.delete_each(client, 'priorities', [rule['id'] for rule in rules],
+                         parsed_args.reason)
 
 
 def _shape(row: listing.Row) -> listing.Row:

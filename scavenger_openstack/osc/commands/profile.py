@@ -7,7 +7,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from collections.abc import Mapping
-import pathlib
 from typing import Any
 
 from osc_lib.command import command
@@ -93,17 +92,13 @@ class ShowProfile(command.ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        row = http.of(self.app).one(
+        row = http.of(self.app).resource(
             'profile', 'GET', http.path_of('profiles', parsed_args.profile))
-        answer = table.one(parsed_args, SHOWN, row, _whole)
+        answer = table.record(parsed_args, SHOWN, row, _whole)
         if parsed_args.page:
             with table.understood():
                 page = _page(row)
-            try:
-                pathlib.Path(parsed_args.page).write_text(page)
-            except (OSError, ValueError) as exc:
-                raise exceptions.CommandError(printable(
-                    f'{parsed_args.page} cannot be written: {exc}')) from exc
+            table.write_page(parsed_args.page, page)
         return answer
 
 
@@ -143,7 +138,7 @@ class CreateProfile(command.ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         if parsed_args.host:
-            return table.one(parsed_args, SHOWN, profiling.measure(
+            return table.record(parsed_args, SHOWN, profiling.measure(
                 self.app, parsed_args), _whole)
         fields: dict[str, Any] = {}
         if parsed_args.of:
@@ -153,7 +148,7 @@ class CreateProfile(command.ShowOne):
         body = _read(parsed_args.file, fields)
         if parsed_args.reason is not None:
             body['reason'] = parsed_args.reason
-        return table.one(parsed_args, SHOWN, http.of(self.app).one(
+        return table.record(parsed_args, SHOWN, http.of(self.app).resource(
             'profile', 'POST', PATH, body), _whole)
 
 
@@ -169,16 +164,8 @@ class DeleteProfile(command.Command):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        failed = []
-        for profile in parsed_args.profile:
-            try:
-                http.of(self.app).request(
-                    'DELETE', http.path_of('profiles', profile),
-                    query={'reason': parsed_args.reason})
-            except exceptions.CommandError as exc:
-                failed.append(str(exc))
-        if failed:
-            raise exceptions.CommandError('\n'.join(failed))
+        http.delete_each(http.of(self.app), 'profiles',
+                         parsed_args.profile, parsed_args.reason)
 
 
 def _add_target(parser: argparse.ArgumentParser, help: str) -> None:

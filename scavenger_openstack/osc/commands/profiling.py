@@ -48,8 +48,7 @@ class ListProfilings(command.Lister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         listing.add_arguments(parser)
-        parser.add_argument('--host', metavar='<host>',
-                            help='Only on this host. Default: all.')
+        listing.add_host(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
@@ -70,9 +69,8 @@ class DeleteProfiling(command.Command):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        http.of(self.app).request(
-            'DELETE', http.path_of('profilings', parsed_args.profiling),
-            query={'reason': parsed_args.reason})
+        http.delete_each(http.of(self.app), 'profilings',
+                         [parsed_args.profiling], parsed_args.reason)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -110,11 +108,11 @@ def measure(app: shell.OpenStackShell, parsed_args: argparse.Namespace
         body['seconds'] = parsed_args.seconds
     if parsed_args.of:
         body['kind'], body['target'] = parsed_args.of
-    row = client.one('profiling', 'POST', PATH, body)
+    row = client.resource('profiling', 'POST', PATH, body)
     while row['state'] not in ENDED:
         time.sleep(AGAIN_S)
-        row = client.one('profiling', 'GET',
-                         http.path_of('profilings', row['id']))
+        row = client.resource('profiling', 'GET',
+                              http.path_of('profilings', row['id']))
     if row['state'] == 'failed':
         raise exceptions.CommandError(
             f'The profile of {parsed_args.workload} was not measured: '

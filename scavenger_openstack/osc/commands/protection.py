@@ -55,7 +55,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _switch(on: command.ShowOne, arguments: argparse.Namespace,
             enabled: bool) -> table.Answer:
-    answer = http.of(on.app).one(
+    answer = http.of(on.app).resource(
         'protection', 'PUT', PATH,
         {**scope.of(on.app, arguments), 'enabled': enabled,
          'reason': arguments.reason})
@@ -68,7 +68,7 @@ def _switch(on: command.ShowOne, arguments: argparse.Namespace,
                 'when it reaches a conductor. The last report of all came at '
                 f'{table.time(answer["last_seen_at"])} (UTC). On a host '
                 'itself "scavenger-agent stop-all" works at once.\n')
-    return table.one(arguments, SET, answer)
+    return table.record(arguments, SET, answer)
 
 
 class DisableProtection(command.ShowOne):

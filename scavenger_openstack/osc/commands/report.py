@@ -6,11 +6,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-import pathlib
 from typing import Any
 
 from osc_lib.command import command
-from osc_lib import exceptions
 
 from scavenger_openstack.osc import http
 from scavenger_openstack.osc import listing
@@ -88,7 +86,7 @@ class ShowReport(command.Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        report = http.of(self.app).one(
+        report = http.of(self.app).resource(
             'report', 'GET', http.path_of('report'), query={
                 name: getattr(parsed_args, name)
                 for name in ('since', 'until', 'limit')
@@ -100,11 +98,7 @@ class ShowReport(command.Lister):
                 parsed_args, COLUMNS[BY[parsed_args.by]],
                 report[BY[parsed_args.by]])
         if parsed_args.html:
-            try:
-                pathlib.Path(parsed_args.html).write_text(page)
-            except (OSError, ValueError) as exc:
-                raise exceptions.CommandError(printable(
-                    f'{parsed_args.html} cannot be written: {exc}')) from exc
+            table.write_page(parsed_args.html, page)
         return answer
 
 

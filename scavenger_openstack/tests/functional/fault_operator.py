@@ -16,9 +16,9 @@ from werkzeug.test import Client
 from werkzeug.test import TestResponse
 
 from scavenger_openstack.api import app
-from scavenger_openstack.api import times
 from scavenger_openstack.tests.unit.api import cloud
 from scavenger_openstack.tests.unit.conductor import schedules_cases
+from scavenger_openstack.text import iso
 
 KNOBS = ('cpu_cores', 'memory_bytes')
 DELETED = 0.3
@@ -75,7 +75,7 @@ class Operator:
         if self._call('DELETE', path) if value is None else self._call(
                 'PUT', path, json={
                     'value': value, 'reason': 'a test',
-                    'expires_at': times.iso(self._now + LASTS_S)}):
+                    'expires_at': iso(self._now + LASTS_S)}):
             return True
         # It may have been stored when the answer failed.
         until = time.monotonic() + PATIENCE_S

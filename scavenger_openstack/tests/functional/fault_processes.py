@@ -19,12 +19,12 @@ import pathlib
 import random
 import signal
 import socket
-import sqlite3
 import sys
 import threading
 from typing import Any
 
-from scavenger_openstack.agent.control_plane import spool
+from scavenger_openstack.agent.events import segments
+from scavenger_openstack.agent.events import store
 from scavenger_openstack.conductor import periodic
 from scavenger_openstack.conductor import service
 from scavenger_openstack.db import connect
@@ -40,7 +40,7 @@ KILL_WITHIN_S = 0.02
 KEEP_DAYS = 4
 """What has ended for longer is deleted by :func:`conduct`."""
 
-SPOOL_BYTES = 64 << 20
+STORED_BYTES = 64 << 20
 
 
 class Process:
@@ -133,7 +133,7 @@ def conduct(there: socket.socket, engine: connect.Engine) -> None:
 def keep(there: socket.socket, directory: str, name: str, boot: str) -> None:
     """What an agent does, until it is killed: what comes with ``now`` happens,
     ``run`` is acknowledged; the answer is its next report."""
-    kept = spool.Spool(pathlib.Path(directory), SPOOL_BYTES)
+    kept = store.Store(pathlib.Path(directory), STORED_BYTES, STORED_BYTES)
     for asked in _asked(there):
         if asked['data']:
             kept.add(codec.decode(asked['data'], wire.Report,
@@ -178,7 +178,7 @@ class Agent:
 
     def happens(self, now: float, kill: bool = False) -> None:
         """Some entries more; with ``kill`` the agent dies meanwhile, and what
-        its spool does not have then has never happened."""
+        is not on its disk then has never happened."""
         before = copy.deepcopy(self.host) if kill else self.host
         self.host.happens(now)
         entries, self.host.waiting = self.host.waiting, []
@@ -188,12 +188,18 @@ class Agent:
             self.host = before
 
     def waiting(self) -> int:
-        """How many entries are in the spool."""
-        path = self._directory / spool.FILE
-        if not path.exists():
+        """How many events are not acknowledged yet."""
+        try:
+            done = codec.decode((self._directory / store.POSITION).read_bytes(
+                ), store.Position, 1024)
+        except FileNotFoundError:
             return 0
-        with contextlib.closing(sqlite3.connect(path)) as db:
-            return db.execute('SELECT count(*) FROM entries').fetchone()[0]
+        return sum(
+            parsed is not None and (segment.run, parsed[0]) > (
+                done.run, done.sequence)
+            for segment in segments.segments(self._directory, 'events')
+            for parsed in map(segments.parse, segment.path.read_bytes(
+                ).splitlines(keepends=True)))
 
     def report(self, now: float) -> wire.Report:
         return codec.decode(self._ask(now=now) or b'', wire.Report,

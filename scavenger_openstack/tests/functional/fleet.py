@@ -25,8 +25,7 @@ import fixtures
 from sqlalchemy import select
 from testtools import content
 
-from scavenger_openstack.agent import history
-from scavenger_openstack.agent import transitions
+from scavenger_openstack.agent.events import history
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import tables
 from scavenger_openstack.demo import product
@@ -38,6 +37,7 @@ from scavenger_openstack.tests.functional import openstack_shell
 from scavenger_openstack.tests.functional.servers import databases
 from scavenger_openstack.tests.functional.servers import process
 from scavenger_openstack.tests.functional.servers import rabbitmq
+from scavenger_openstack.wire import report
 
 TOP = pathlib.Path(__file__).parents[3]
 
@@ -146,12 +146,12 @@ class Host:
 
     def named_s(self, below: str) -> float:
         """When this workload was named, UNIX time; 0 if it was not."""
-        return max((event.wall_time_s for event in history.Reader(
-            self.state_dir / 'history.jsonl').events()
-            if isinstance(event, transitions.IncidentEvent)
-            and event.what == 'began'
-            and self.workload(below) in event.incident.antagonists),
-            default=0.0)
+        return max((event.time_s for event in history.Reader(
+            self.state_dir / 'history').events()
+            if isinstance(event, report.Incident) and event.what == 'began'
+            and self.workload(below) in [
+                suspect.workload for suspect in event.suspects
+                if suspect.antagonist]), default=0.0)
 
     def idle(self) -> str:
         return self.tree.get('idle', '/batch')

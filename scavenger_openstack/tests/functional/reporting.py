@@ -10,7 +10,6 @@ before the options there is no watcher.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 import pathlib
 import sys
 from typing import Any
@@ -19,7 +18,6 @@ from scavenger_openstack.agent import parts
 from scavenger_openstack.cmd import agent
 from scavenger_openstack.cmd import standalone
 from scavenger_openstack import errors
-from scavenger_openstack.types import Incident
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import report
 
@@ -50,9 +48,8 @@ def answer(data: bytes) -> bytes:
 def main() -> int:
     load = parts.load_sync
 
-    def with_files(conf: Any, call: object,
-                   evidence: Callable[[str, Incident], Any]) -> Any:
-        return load(conf, answer, evidence)
+    def with_files(conf: Any, call: object, store: Any, clock: Any) -> Any:
+        return load(conf, answer, store, clock)
 
     parts.load_sync = with_files
     return (agent.main() if sys.argv[1:2] == ['run'] else standalone.main())

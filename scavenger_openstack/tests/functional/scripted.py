@@ -109,7 +109,7 @@ def main(config: str, ticks: int) -> int:
     renewer.start()
     published = watcher.Reader(conf_.state_dir(conf) / watcher.NAME)
     while not leases.watched() or any(
-            (published.look(service.now(), 60) or {}).get(kind, 'not tried')
+            (published.read(service.now(), 60) or {}).get(kind, 'not tried')
             for kind in kinds):
         time.sleep(0.01)
     print('turning', flush=True)

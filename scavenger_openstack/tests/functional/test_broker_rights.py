@@ -29,8 +29,9 @@ VHOST = 'scavenger'
 def commands() -> list[list[str]]:
     """The words of each line that begins with rabbitmqctl."""
     return [shlex.split(line) for name in ('install/cloud.rst',
-                                           'admin/nova.rst')
-            for line in re.findall(r'(?m)^ +rabbitmqctl (.*)$',
+                                           'install/ten-hosts.rst',
+                                           'explain/nova.rst')
+            for line in re.findall(r'(?m)^ +(?:# )?rabbitmqctl (.*)$',
                                    (SOURCE / name).read_text())]
 
 

@@ -330,8 +330,8 @@ class Commands(testtools.TestCase):
             connection.execute(update(tables.workloads).where(
                 tables.workloads.c.name == WEB).values(
                     priority='background'))
-            claims.take(connection, evictions.CLAIM, 'a conductor',
-                        time.time(), time.time() + 900)
+            claims.Claim(evictions.CLAIM, 'a conductor', time.monotonic
+                         ).take(connection, time.time(), 900.0)
         found = self.json('antagonist', 'evict', WEB, '--dry-run', '--reason',
                           'x')
         self.assertIn('compute-2: its agent is silent', found['detail'])

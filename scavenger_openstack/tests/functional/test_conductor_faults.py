@@ -51,6 +51,7 @@ MOST = 200
 CONDUCTOR = """
 import os, signal, sys
 from scavenger_openstack.cmd import conductor
+from scavenger_openstack.conductor import periodic
 from scavenger_openstack.conductor import service
 
 answer = service.Conductor.answer
@@ -65,7 +66,7 @@ def and_may_die(self, data, **more):
     os.kill(os.getpid(), signal.SIGKILL)
 
 service.Conductor.answer = and_may_die
-service.EVERY_S = 1.0
+periodic.EVERY_S = 1.0
 conductor.main(sys.argv[1:])
 """
 """A conductor that looks each second whether totals, specs and old rows are

@@ -312,7 +312,7 @@ class DelaysTest(delays.DelaysTestCase):
                             str(one.pid))
         for _ in range(totals.LIST_TICKS):
             self.assertEqual((0, 0, 0), self.victim()[11:14])
-        self.assertIn(one.pid, self.io._known[
+        self.assertIn(one.pid, self.io._totals[
             f'{self.tree.name}/fore/victim'].processes)
 
     def test_those_in_cgroups_below_count(self) -> None:

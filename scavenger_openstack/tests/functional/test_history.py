@@ -83,7 +83,7 @@ class HistoryTest(agents.AgentTestCase):
         place = self.directory / 'disk'
         place.mkdir()
         self.configure('[scavenger]', 'mode = enforce', '[agent]',
-                       f'history_file = {place}/history.jsonl')
+                       f'history_dir = {place}/history')
         process = subprocess.Popen(
             ['unshare', '-m', '--propagation', 'private', 'sh', '-c',
              f'cd {place} && mount -t tmpfs -o size=16k none . && cd . && '
@@ -111,9 +111,10 @@ class HistoryTest(agents.AgentTestCase):
                      'Read-only file system')
 
     def test_of_another_user(self) -> None:
-        self.state_dir.mkdir(mode=0o700)
-        file = self.state_dir / 'history.jsonl'
-        file.write_text('{}\n')
+        directory = self.state_dir / 'history'
+        directory.mkdir(mode=0o700, parents=True)
+        file = directory / f'{1:010}-{"0" * 32}-{1:016}.events'
+        file.write_text('')
         os.chown(file, 65534, 65534)
         done = self.run_agent('history')
         self.assertEqual((1, ''), (done.returncode, done.stdout))

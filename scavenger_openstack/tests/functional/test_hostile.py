@@ -27,6 +27,7 @@ import testtools
 
 from scavenger_openstack.agent.control_plane import directives
 from scavenger_openstack.agent.control_plane import sync
+from scavenger_openstack.agent.events import store
 from scavenger_openstack.agent import parameters
 from scavenger_openstack.agent import parts
 from scavenger_openstack import conf
@@ -75,9 +76,10 @@ class HostileTest(loops.LoopTestCase):
         chance = random.Random(tiers.SEED)
         hostile = hostile_.Hostile(chance, self.names(), ['wish'])
         conductor = sync.make(
-            hostile, self.state_dir.parent / 'sync',
-            spool_bytes=2 ** 20, host='h', boot_id='b', version='1',
-            sync_s=10.0, allow_background=True)
+            hostile, self.state_dir.parent / 'sync', store.Store(
+                self.state_dir.parent / 'history', 2 ** 20, 2 ** 20),
+            host='h', boot_id='b', version='1', sync_s=10.0,
+            allow_background=True)
         wish = loops.Wish()
         configuration = self.configure(OPTIONS)
         asked = parameters.Parameters(configuration)

@@ -17,6 +17,7 @@ import fixtures
 
 from scavenger_openstack.agent.control_plane import https
 from scavenger_openstack.agent.control_plane import sync
+from scavenger_openstack.agent.events import store
 from scavenger_openstack.conductor import http
 from scavenger_openstack.conductor import service
 from scavenger_openstack.db import connect
@@ -104,9 +105,10 @@ class Https(cloud.Mixin, databases.MariaDb):
     def test_an_agent(self) -> None:
         self.add(tables.switches, scope='cloud', target='', protection=False,
                  reason='power cut', changed_by='admin', changed_s=1.0)
-        agent = sync.make(self.caller(), self.top / 'sync', host=HOST,
-                          boot_id='b', version='1.2', sync_s=10.0,
-                          spool_bytes=2 ** 20)
+        agent = sync.make(
+            self.caller(), self.top / 'sync', store.Store(
+                self.top / 'history', 2 ** 20, 2 ** 20), host=HOST,
+            boot_id='b', version='1.2', sync_s=10.0)
         self.assertTrue(agent.turn(), agent.facts()['fault'])
         self.assertEqual('the control plane: switched off for the cloud: '
                          'power cut', agent.orders.stopped)

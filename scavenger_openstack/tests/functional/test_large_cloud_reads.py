@@ -24,10 +24,9 @@ from scavenger_openstack.db import placed
 from scavenger_openstack.db import purge
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import antagonists
+from scavenger_openstack.db.resources import hosts as db_hosts
 from scavenger_openstack.db.resources import hours
-from scavenger_openstack.db.resources import summary
 from scavenger_openstack.db.resources import workloads
-from scavenger_openstack.db import runs
 from scavenger_openstack.db import tables
 from scavenger_openstack.db import totals
 from scavenger_openstack.tests.functional.servers import databases
@@ -145,7 +144,7 @@ class Reads(databases.Mixin):
 
     def check_the_summary(self) -> None:
         found = self.assert_read(2 * BACKGROUND + 4 * HOSTS + AT_MOST,
-                                 summary.hosts)
+                                 db_hosts.all_with_load)
         self.assertEqual(HOSTS, len(found))
         self.assertEqual(BACKGROUND + HOSTS, sum(
             row['background_vcpus'] for row in found))
@@ -245,7 +244,7 @@ class Reads(databases.Mixin):
             since_s=NOW))
         self.assertEqual(1, len(limits))
         self.assertEqual('0', self.assert_read(AT_MOST, functools.partial(
-            runs.newest, host_id=first)))
+            reports.newest_run, host_id=first)))
 
 
 class OnMariaDb(Reads, databases.MariaDb):

@@ -11,8 +11,9 @@ import time
 
 import fixtures
 
+from scavenger_openstack.agent.events import sentences
+from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent import loop as loop_
-from scavenger_openstack.agent import transitions
 from scavenger_openstack.algorithms.scavenger import leftover
 from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack.drivers.kernel import proc
@@ -90,7 +91,7 @@ class LeftoverTest(loops.LoopTestCase):
         loop = self.loop((scavenger.Controller(ONLY, interval_s=TICK_S),
                           Mode.ENFORCE))
         self.spin('/batch/a')
-        told = transitions.Transitions()
+        told = tick_events.new_tracker()
         lines: list[str] = []
         for number in range(8):
             if number == 4:
@@ -99,7 +100,7 @@ class LeftoverTest(loops.LoopTestCase):
             assert tick.decided is not None
             wanted = tick.decided.wanted
             lines += [line for line in map(
-                transitions.sentence, told.limits(
+                sentences.sentence, told.limits(
                     60.0 * number, 0.0, wanted,
                     dict.fromkeys(self.leases.held())))
                 if ' cpu_cores ' in line]

@@ -116,7 +116,7 @@ class TestCounters(CountersCase):
             workloads=(one,)) for time_s, one in (
                 (1.0, after), (2.0, started)))).workloads[0].cpi)
         self.assertEqual(1, counters.measured)
-        held = counters._known[guest.uuid].counters
+        held = counters._measured[guest.uuid].counters
         place = agent.driver.place(guest.uuid)
         assert held is not None and place is not None
         self.assertEqual(place.path, held.path)

@@ -32,7 +32,7 @@ from scavenger_openstack.tests.unit.conductor import notifying_cases
 TOPIC = 'interference_notifications'
 
 WEBHOOK = pathlib.Path(__file__).parents[3].joinpath(
-    'doc', 'source', 'admin', 'notification_webhook.py')
+    'doc', 'source', 'reference', 'notification_webhook.py')
 
 WAIT_S = 60.0
 

@@ -236,7 +236,7 @@ class TestPerf(base.FunctionalTestCase):
         process = self.spin('a')
         counters = self.counting()
         first, last = self.looks(counters)
-        held = counters._known[f'{self.top}/a'].counters
+        held = counters._measured[f'{self.top}/a'].counters
         assert held is not None
         self.let_it_run()
         process.send_signal(signal.SIGSTOP)

@@ -16,10 +16,9 @@ import time
 
 import fixtures
 
-from scavenger_openstack.agent.profiling import budget
-from scavenger_openstack.agent.profiling.event import ProfilingEvent
 from scavenger_openstack.agent.profiling import process
 from scavenger_openstack.agent.profiling import profiling
+from scavenger_openstack.amounts import DAY_S
 from scavenger_openstack.decision import orders
 from scavenger_openstack.ibench import build
 from scavenger_openstack.tests.functional import base
@@ -29,6 +28,7 @@ from scavenger_openstack.tests.unit.ibench import kernels
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Workload
 from scavenger_openstack.wire import profile
+from scavenger_openstack.wire import report
 
 END_S = 60.0
 LEASE_S = 2.0
@@ -83,7 +83,7 @@ class ProfilingTestCase(base.FunctionalTestCase):
             injection.LOCK, str(directory / 'lock')))
         self.agent = profiling.Profiling(60.0, str(self.stop_file), LEASE_S)
         self.addCleanup(lambda: self.agent.close(time.monotonic()))
-        self.events: list[ProfilingEvent] = []
+        self.events: list[report.Profiling] = []
         self.pids: list[int] = []
 
     def tick(self, situation: profiling.Situation = QUIET,
@@ -130,7 +130,7 @@ class ProfilingTestCase(base.FunctionalTestCase):
 
     def ended(self, situation: profiling.Situation = QUIET,
               wanted: orders.ProfilingOrder | None = None,
-              seconds: float = END_S) -> ProfilingEvent:
+              seconds: float = END_S) -> report.Profiling:
         def done() -> bool:
             self.tick(situation, wanted)
             return len(self.events) > 1
@@ -187,7 +187,7 @@ class ProfilingTestCase(base.FunctionalTestCase):
         self.stop_file.touch()
         self.gone('the injection ends')
         self.assertEqual(('ended', 'the stop file is there'),
-                         self.ended()[1:2] + (self.events[1].detail,))
+                         (self.ended().what, self.events[1].detail))
 
     def test_what_ends_it(self) -> None:
         """Each at the next tick, and with its reason."""
@@ -228,13 +228,13 @@ class ProfilingTestCase(base.FunctionalTestCase):
         [event] = self.agent.tick(began_s + 101, 0.0, order(
             began_s + 101, 3), QUIET)
         self.assertIn('profile_seconds_per_day', event.detail)
-        [event] = self.agent.tick(began_s + budget.DAY_S + 101, 0.0,
-                                  order(began_s + budget.DAY_S, 4)
+        [event] = self.agent.tick(began_s + DAY_S + 101, 0.0,
+                                  order(began_s + DAY_S, 4)
                                   ._replace(until_s=1e9), QUIET)
         self.assertEqual('began', event.what)
 
-    def until_event(self, now: float) -> Sequence[ProfilingEvent]:
-        events: list[ProfilingEvent] = []
+    def until_event(self, now: float) -> Sequence[report.Profiling]:
+        events: list[report.Profiling] = []
 
         def done() -> bool:
             events.extend(self.agent.tick(now, 0.0, order(now, 2), QUIET))

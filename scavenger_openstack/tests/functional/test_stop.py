@@ -22,7 +22,8 @@ NOBODY = 65534
 
 AS_NOBODY = f"""
 import os, sys
-from scavenger_openstack.agent import check, history, instances
+from scavenger_openstack.agent import check, instances
+from scavenger_openstack.agent.events import history
 from scavenger_openstack.cmd import agent, configuration, stop
 from scavenger_openstack import version
 version()
@@ -405,7 +406,7 @@ class StopTest(agents.AgentTestCase):
     def test_without_rights(self) -> None:
         self.state_dir.mkdir(mode=0o700)
         (self.state_dir / 'status.json').write_text('{}')
-        (self.state_dir / 'history.jsonl').write_text('{}')
+        (self.state_dir / 'history').mkdir(mode=0o700)
         directory = pathlib.Path(tempfile.mkdtemp())
         self.addCleanup(shutil.rmtree, directory)
         directory.chmod(0o755)

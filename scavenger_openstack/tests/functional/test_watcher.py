@@ -69,7 +69,7 @@ class WatcherTestCase(base.FunctionalTestCase):
         return process.communicate(timeout=60)[1]
 
     def published(self) -> Mapping[str, str]:
-        return self.reader.look(records.now_s(), 60.0) or {}
+        return self.reader.read(records.now_s(), 60.0) or {}
 
     def want(self, *kinds: str) -> None:
         watcher.write_wanted(self.state, list(kinds))

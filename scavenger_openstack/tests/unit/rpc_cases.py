@@ -18,6 +18,7 @@ from oslo_config import cfg
 import testtools
 
 from scavenger_openstack.agent.control_plane import sync
+from scavenger_openstack.agent.events import store
 from scavenger_openstack.conductor import service
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import enrollment
@@ -261,9 +262,9 @@ class Mixin(_Base):
 
     def agent(self, call: Callable[[bytes], bytes]) -> sync.Sync:
         directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        return sync.make(call, directory / 'sync', spool_bytes=2 ** 20,
-                         host=HOST, boot_id='b', version='1',
-                         sync_s=10.0)
+        return sync.make(call, directory / 'sync', store.Store(
+            directory / 'history', 2 ** 20, 2 ** 20), host=HOST, boot_id='b',
+            version='1', sync_s=10.0)
 
     def test_another_major_version_is_one_line_in_both_logs(self) -> None:
         """However often the agent tries again."""

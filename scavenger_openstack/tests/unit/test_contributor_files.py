@@ -7,9 +7,17 @@ from __future__ import annotations
 import configparser
 import pathlib
 import re
+import runpy
 
 import testtools
 import yaml
+
+from scavenger_openstack.decision import controller
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Rates
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadRates
 
 TOP = pathlib.Path(__file__).parents[3]
 TEXTS = (TOP / 'README.rst', TOP / 'CONTRIBUTING.rst',
@@ -51,30 +59,28 @@ class Commands(testtools.TestCase):
                    if not (TOP / name).exists()]
         self.assertEqual([], missing)
 
-    def test_each_module_that_is_named(self) -> None:
-        """By a part of its path, such as agent/loop.py or drivers/perf."""
-        there = {str(path.relative_to(TOP)) for path in readable()}
-        there |= {str(where) for path in there
-                  for where in pathlib.PurePath(path).parents}
-        rooms = '|'.join(sorted({
-            part for path in there if path.startswith('scavenger_openstack/')
-            for part in pathlib.PurePath(path).parts[1:-1]} - {'demo'}))
-        named = re.compile(rf'``((?:{rooms})/[\w/]+(?:\.py)?)/?``')
-        ends = {'/' + name.removesuffix('.py') for name in there}
-        missing = [f'{path.relative_to(TOP)}: {name}' for path in readable()
-                   for name in named.findall(path.read_text())
-                   if not any(one.endswith('/' + name.removesuffix('.py'))
-                              for one in ends)]
-        self.assertEqual([], missing)
 
-    def test_each_program_that_a_hook_starts(self) -> None:
-        hooks = yaml.safe_load((TOP / '.pre-commit-config.yaml').read_text())
-        for hook in [one for repo in hooks['repos'] for one in repo['hooks']]:
-            for module in re.findall(r'scavenger_openstack[.\w]+',
-                                     hook['entry']):
-                self.assertTrue(
-                    (TOP / (module.replace('.', '/') + '.py')).exists(),
-                    module)
+class Example(testtools.TestCase):
+    """The controller on the page of the code."""
+
+    def test_controller(self) -> None:
+        module = runpy.run_path(str(
+            TOP / 'doc/source/contributor/nap.py'))
+        nap: controller.Controller = module['Controller'](
+            module['Params'](), interval_s=1.0, host='h', boot_id='b')
+        workloads = tuple(
+            WorkloadRates(Workload(f'/{priority}', priority), 1.0)
+            for priority in (Priority.FOREGROUND, Priority.BACKGROUND))
+        for free_bytes, paused in (
+                (None, []), (2 ** 30, []),
+                (2 ** 30 - 1, [('/background', Knob.PAUSED, 1)])):
+            decision = nap.step(1.0, Rates(
+                1.0, 1.0, workloads, memory_available_bytes=free_bytes))
+            self.assertEqual(paused, [cap[:3] for cap in decision.caps])
+        nap.load(nap.state(), 2.0)
+        nap.tune(module['Params'](min_free_bytes=0))
+        self.assertEqual((), nap.step(2.0, Rates(
+            2.0, 1.0, workloads, memory_available_bytes=0)).caps)
 
 
 class Zuul(testtools.TestCase):

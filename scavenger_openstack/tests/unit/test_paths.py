@@ -17,7 +17,6 @@ import testtools
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.conf import agent as conf_agent
 from scavenger_openstack.ibench.host import lock
-from scavenger_openstack.restore import options
 from scavenger_openstack.restore import program
 
 ETC = pathlib.Path(__file__).parents[3] / 'etc'
@@ -26,13 +25,13 @@ ETC = pathlib.Path(__file__).parents[3] / 'etc'
 class Paths(testtools.TestCase):
 
     def test_agent_and_restorer(self) -> None:
-        self.assertEqual(options.STATE_DIR, conf_agent.DEFAULT_STATE_DIR)
-        self.assertEqual(options.STOP_FILE, conf_agent.DEFAULT_STOP_FILE)
+        self.assertEqual(program.STATE_DIR, conf_agent.DEFAULT_STATE_DIR)
+        self.assertEqual(program.STOP_FILE, conf_agent.DEFAULT_STOP_FILE)
 
     def test_files_follow_the_state_directory(self) -> None:
         """However it is spelt: tab completion ends it with a slash."""
         default = ('/var/lib/scavenger/stop',
-                   '/var/lib/scavenger/history.jsonl')
+                   '/var/lib/scavenger/history')
         link = pathlib.Path(self.useFixture(fixtures.TempDir()).path) / 'run'
         link.symlink_to('/run')
         for state_dir, expected in (
@@ -40,15 +39,15 @@ class Paths(testtools.TestCase):
                 ('/run//scavenger/.', default),
                 ('/run/x/../scavenger', default),
                 (f'{link}/scavenger', default),
-                ('/x/', ('/x/stop', '/x/history.jsonl')),
+                ('/x/', ('/x/stop', '/x/history')),
                 ('/run/scavenger/x', ('/run/scavenger/x/stop',
-                                      '/run/scavenger/x/history.jsonl'))):
+                                      '/run/scavenger/x/history'))):
             conf = cfg.ConfigOpts()
             conf_.register(conf)
             conf(['--state-dir', state_dir], default_config_files=[],
                  default_config_dirs=[])
             self.assertEqual(expected, (str(conf_.stop_file(conf)),
-                                        str(conf_.history_file(conf))),
+                                        str(conf_.history_dir(conf))),
                              state_dir)
             self.assertEqual(expected[0],
                              program.default_stop_file(state_dir))

@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Each program has a page in the documentation, which is a manual page."""
+"""Each program has a page in the documentation, which is a manual page, and
+takes the commands that other pages name."""
 
 from __future__ import annotations
 
 import configparser
 import importlib.util
 import pathlib
+import re
 import runpy
+import shlex
 from types import ModuleType
 
+from openstackclient import shell
 import testtools
+
+from scavenger_openstack.osc import plugin
 
 TOP = pathlib.Path(__file__).parents[3]
 SOURCE = TOP / 'doc/source'
@@ -37,7 +43,7 @@ class Pages(testtools.TestCase):
 
     def test_each_program_has_a_page_that_shows_its_help(self) -> None:
         for program in programs():
-            page = SOURCE / f'cli/{program}.rst'
+            page = SOURCE / f'reference/cli/{program}.rst'
             self.assertTrue(page.exists(), f'write {page}')
             text = page.read_text()
             self.assertIn(f'\n.. program-help:: {program}\n', text)
@@ -46,8 +52,38 @@ class Pages(testtools.TestCase):
 
     def test_each_page_is_a_manual_page(self) -> None:
         pages = runpy.run_path(str(SOURCE / 'conf.py'))['man_pages']
-        self.assertEqual(sorted((f'cli/{one}', one) for one in programs()),
+        self.assertEqual(sorted((f'reference/cli/{name}', name)
+                                for name in programs()),
                          sorted(page[:2] for page in pages))
+
+
+class Commands(testtools.TestCase):
+    """Of the openstack client, in the text and in the examples."""
+
+    INLINE = re.compile(r'``openstack ((?:antagonist|interference) [^`]+)``')
+    TYPED = re.compile(
+        r'(?m)^ +(?:[$#] )?openstack ((?:antagonist|interference) .+)$')
+
+    def test_each_is_taken(self) -> None:
+        app = shell.OpenStackShell()
+        app.command_manager.add_command_group(
+            f'openstack.{plugin.API_NAME}.v1')
+        typed = {
+            (page.name, text) for page in SOURCE.rglob('*.rst')
+            for pattern in (self.INLINE, self.TYPED)
+            for text in pattern.findall(page.read_text())}
+        self.assertGreater(len(typed), 30)
+        for page, text in sorted(typed):
+            command, name, arguments = app.command_manager.find_command(
+                shlex.split(text))
+            # The name of a command alone is no example of its arguments.
+            if not arguments:
+                continue
+            try:
+                command(app, None, cmd_name=name).get_parser(
+                    name).parse_args(arguments)
+            except SystemExit:
+                self.fail(f'{page}: openstack {text}')
 
 
 class Help(testtools.TestCase):

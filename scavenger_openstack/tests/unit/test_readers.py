@@ -30,10 +30,11 @@ import testtools
 from scavenger_openstack.agent import check
 from scavenger_openstack.agent.control_plane import directives
 from scavenger_openstack.agent.control_plane import host_token
-from scavenger_openstack.agent import history
-from scavenger_openstack.agent import names
+from scavenger_openstack.agent.events import history
+from scavenger_openstack.agent.events import segments
+from scavenger_openstack.agent.events import sentences
+from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent import status
-from scavenger_openstack.agent import transitions
 from scavenger_openstack.agent import windows
 from scavenger_openstack.api import auth
 from scavenger_openstack.api import policy_file
@@ -43,6 +44,7 @@ from scavenger_openstack import conf as conf_
 from scavenger_openstack.demo import command as demo
 from scavenger_openstack.drivers.libvirt import xml
 from scavenger_openstack import errors
+from scavenger_openstack import events
 from scavenger_openstack.laboratory import replay
 from scavenger_openstack.laboratory import replay_settings
 from scavenger_openstack.osc.commands import cap as cap_command
@@ -66,7 +68,7 @@ from scavenger_openstack.tests.unit.drivers.libvirt import domain_texts
 from scavenger_openstack.tests.unit import mutations
 from scavenger_openstack.tests.unit.mutations import FEW
 from scavenger_openstack.tests.unit import recordings
-from scavenger_openstack.types import Action
+from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Knob
 from scavenger_openstack.wire import codec
@@ -74,7 +76,7 @@ from scavenger_openstack.wire.json_fields import as_json
 from scavenger_openstack.wire import report
 
 VM = '7f1bb3a0-5f0a-4e6c-8a3e-000000000003'
-INCIDENT = Incident('1', 5.0, 'h', VM, 'io_wait', 0.03, 0.01, 'disk',
+INCIDENT = Incident('1' * 32, 5.0, 'h', VM, 'io_wait', 0.03, 0.01, 'disk',
                     (('/batch/a', 0.9),), ('/batch/a',), 'limit', 'open')
 CAP = {'workload': '/batch/a', 'knob': 'cpu_cores', 'value': 0.5,
        'owner': 'x', 'reason': 'why'}
@@ -104,11 +106,13 @@ STATUS = {
         'cpu_cores': 1.5, 'memory_bytes': 5, 'io_bytes_per_s': 1.0,
         'io_ops_per_s': 2.0, 'net_tx_bytes_per_s': 3.0}]}
 EVENTS = (
-    transitions.AgentEvent(1e9, 'started', 'one enforce', 7),
-    transitions.LimitEvent(1e9, 'set', VM, Knob.CPU_CORES, 'one', 'because',
-                           2.0, 0.5, 0.5, 0.7, 9e8, 'why'),
-    transitions.IncidentEvent(1e9, 'began', 'one', INCIDENT),
-    transitions.KillEvent(1e9, Action('/b', 'kill', 'o', 'why'), 3))
+    tick_events.agent_event(1e9, 'started', 'one enforce', 7),
+    events.limit_event(1e9, 'set', Cap(VM, Knob.CPU_CORES, 0.5, 'one',
+                                       'because'), original=2.0, lowest=0.5,
+                       highest=0.7, since_s=9e8, why='why'),
+    events.incident_event(1e9, 'began', 'one', INCIDENT, 0.0),
+    report.Kill(sequence=1, time_s=1e9, workload='/b', processes=3,
+                owner='o', reason='why'))
 SCENARIO = b"""
 schema: 1
 about: text
@@ -239,15 +243,18 @@ class Readers(testtools.TestCase):
                 str(self.directory / 'agent.conf'))))
 
     def test_history(self) -> None:
+        path = self.directory / f'{1:010}-{"0" * 32}-{1:016}.events'
+
         def show() -> None:
-            reader = history.Reader(self.path)
+            path.write_bytes(segments.encode(1, self.path.read_bytes()))
+            reader = history.Reader(self.directory)
             for event in reader.events():
-                history.line(event, reader.names)
-                json.dumps(history.as_line(event, reader.names))
+                sentences.line(event, reader.names)
+                history.as_json(event, reader.names)
 
         for event in EVENTS:
-            line = {**history.as_line(event, names.Names()), 'names': {
-                VM: {'name': 'i', 'display_name': 'web'}}}
+            line = {'entry': json.loads(codec.encode(event)),
+                    'names': {VM: {'name': 'i', 'display_name': 'web'}}}
             self.read(mutations.as_json(line), self.in_file(show))
 
     def test_windows(self) -> None:
@@ -383,7 +390,7 @@ class Readers(testtools.TestCase):
 
         def look(data: bytes) -> None:
             self.path.write_bytes(watcher.first_line(now, data) + data)
-            watcher.Reader(self.path).look(now, 5.0)
+            watcher.Reader(self.path).read(now, 5.0)
 
         self.read(mutations.as_json(body), look)
         self.path = self.directory / watcher.WANTED
@@ -391,7 +398,7 @@ class Readers(testtools.TestCase):
         self.addCleanup(os.close, directory)
         self.read(mutations.as_json(['net 7 ', 'cgroup 29:1 /sys']),
                   self.in_file(lambda: abilities.valid(
-                      watcher.Wanted().look(directory))))
+                      watcher.Wanted().read(directory))))
 
     def test_what_ip_prints(self) -> None:
         self.read(mutations.as_json(LINKS), lambda data: network.parse_links(
@@ -520,5 +527,3 @@ class Readers(testtools.TestCase):
         self.read((json.dumps(document).encode() for document
                    in mutations.documents(good, name, FEW)),
                   self.in_file(draw), errors.ScavengerError)
-
-

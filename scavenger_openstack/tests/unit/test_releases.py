@@ -17,6 +17,7 @@ import fixtures
 from msgspec import structs
 
 from scavenger_openstack.agent.control_plane import sync
+from scavenger_openstack.agent.events import store
 from scavenger_openstack.conductor import service
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors
@@ -224,7 +225,8 @@ class Releases(cloud.Sqlite, cloud.Mixin):
             data = answered(later)
             agent = sync.make(
                 lambda report_, data=data: data,    # type: ignore[misc]
-                directory / 'sync', spool_bytes=2 ** 20, host='node-1',
+                directory / 'sync', store.Store(
+                    directory / 'history', 2 ** 20, 2 ** 20), host='node-1',
                 boot_id='b', version='1', sync_s=10.0)
             self.assertTrue(agent.turn())
             self.assertEqual({}, agent.directives.refused)

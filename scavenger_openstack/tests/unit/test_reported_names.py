@@ -11,8 +11,8 @@ import urllib.parse
 import fixtures
 
 from scavenger_openstack.agent.control_plane import sync as agent
+from scavenger_openstack.agent.events import store
 from scavenger_openstack.algorithms.cpi2 import cpi2
-from scavenger_openstack.api import times
 from scavenger_openstack.conductor import directives
 from scavenger_openstack.conductor import sync as conductor
 from scavenger_openstack.db import claims
@@ -22,6 +22,7 @@ from scavenger_openstack.db import generation
 from scavenger_openstack.db import tables
 from scavenger_openstack.decision import orders
 from scavenger_openstack.tests.unit.api import cloud
+from scavenger_openstack.text import iso
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
@@ -51,11 +52,12 @@ class Odd(cloud.Api):
     def setUp(self) -> None:
         super().setUp()
         self.wishes = directives.Wishes()
+        directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         self.agent = agent.make(
-            self.answer, pathlib.Path(self.useFixture(
-                fixtures.TempDir()).path), host=HOST, boot_id=BOOT,
-            version='1', sync_s=10.0, spool_bytes=2 ** 20)
-        self.addCleanup(self.agent.spool.close)
+            self.answer, directory, store.Store(
+                directory / 'history', 2 ** 20, 2 ** 20), host=HOST,
+            boot_id=BOOT, version='1', sync_s=10.0)
+        self.addCleanup(self.agent.store.close)
         self.workloads = [
             *(Workload(name, Priority.BACKGROUND) for name in NAMES),
             # As many as make a specification.
@@ -84,7 +86,7 @@ class Odd(cloud.Api):
                 + urllib.parse.quote(name, safe=''), None
                 if method == 'DELETE' else {
                     'value': 0.5, 'reason': 'asked',
-                    'expires_at': times.iso(cloud.NOW_S + 3600)})
+                    'expires_at': iso(cloud.NOW_S + 3600)})
 
     def limited(self) -> list[str]:
         self.turn()

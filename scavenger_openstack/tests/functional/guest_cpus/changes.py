@@ -254,7 +254,7 @@ class RealCpus(testtools.TestCase):
                 observer.judge_rest(given)
             self.assertEqual([], observer.faults, str(done[-5:]))
             self.assertEqual(others, host.others(), str(done[-5:]))
-            reader.look()
+            reader.refresh()
             self.assertLessEqual(
                 reader.idle_count(frozenset(host.possible)),
                 len(host.online))

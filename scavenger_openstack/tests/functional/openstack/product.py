@@ -111,7 +111,7 @@ def agent(site: configuration.Site, host: hypervisor.Hypervisor,
 host = {host.hostname}
 interval_s = 0.5
 stop_file = {directory}/stop
-history_file = {directory}/history.jsonl
+history_dir = {directory}/history
 """,
         'scavenger': f'mode = enforce\nmemory_window_s = {WINDOW_S}',
         'cgroups': f'background_parents = {host.tree.name}/batch',

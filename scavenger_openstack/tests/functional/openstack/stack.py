@@ -27,7 +27,6 @@ from typing import Any
 
 import fixtures
 
-from scavenger_openstack.api import times
 from scavenger_openstack.tests.functional import domain_image
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional.openstack import cloud
@@ -41,6 +40,7 @@ from scavenger_openstack.tests.functional.openstack import services
 from scavenger_openstack.tests.functional.servers import mariadb
 from scavenger_openstack.tests.functional.servers import process
 from scavenger_openstack.tests.functional.servers import rabbitmq
+from scavenger_openstack.text import iso
 
 COMMAND_S = 600.0
 READY_S = 300.0
@@ -197,7 +197,7 @@ class Stack(fixtures.Fixture):
         """Return when nova-scheduler knows of headroom on all hosts: before,
         it refuses background servers."""
         if not self.headroom_known:
-            since = times.iso(self._headroom_s)
+            since = iso(self._headroom_s)
             names = {one.hostname for one in self.hypervisors}
             self.cloud.wait('each agent has reported', lambda: names <= {
                 host['name'] for host in self.cloud.interference(

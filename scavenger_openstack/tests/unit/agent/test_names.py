@@ -66,12 +66,6 @@ class NamesTest(testtools.TestCase):
         other.read(found)
         self.assertEqual(found, other.of(str(found)))
 
-    def test_what_are_no_names(self) -> None:
-        for wrong in (None, 7, [UUID], {UUID: 'x'}, {UUID: {'name': 'x'}},
-                      {UUID: {'name': 'x', 'display_name': None}}):
-            with testtools.ExpectedException(ValueError):
-                self.names.read(wrong)
-
     def test_a_line_of_the_log(self) -> None:
         """Tenants choose names, terminals obey."""
         self.names.follow([instance(UUID, 'vm7', '\x1b[2J\n' + OTHER)])

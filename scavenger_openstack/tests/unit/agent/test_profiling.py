@@ -14,12 +14,12 @@ from typing import Any
 import fixtures
 import testtools
 
-from scavenger_openstack.agent import history
+from scavenger_openstack.agent.events import sentences
 from scavenger_openstack.agent import names
 from scavenger_openstack.agent.profiling import budget
-from scavenger_openstack.agent.profiling.event import ProfilingEvent
 from scavenger_openstack.agent.profiling import process
 from scavenger_openstack.agent.profiling import profiling
+from scavenger_openstack.amounts import DAY_S
 from scavenger_openstack.decision import orders
 from scavenger_openstack.decision import tags
 from scavenger_openstack.types import HostSample
@@ -27,6 +27,7 @@ from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
+from scavenger_openstack.wire import report
 
 WEB = Workload(id='web', priority=Priority.FOREGROUND, vcpus=1.0,
                instance='u-web')
@@ -146,7 +147,7 @@ class BudgetOfADay(testtools.TestCase):
         again = self.loaded(1e6 + 20)
         self.assertEqual((False, 90.0), (self.goes_on,
                                          again.left_s(1e6 + 20)))
-        self.assertEqual(100.0, again.left_s(1e6 + 10 + budget.DAY_S))
+        self.assertEqual(100.0, again.left_s(1e6 + 10 + DAY_S))
 
     def test_of_before_the_host_was_started(self) -> None:
         self.loaded(1e6).begin(1e6, 30.0)
@@ -218,8 +219,7 @@ class WhileItIsMeasured(testtools.TestCase):
 class Lines(testtools.TestCase):
 
     def test_history(self) -> None:
-        event = ProfilingEvent(1e9, 'measured', 'id', 'web', 7.5,
-                               profile='{}')
-        self.assertEqual(event, history.of_line(
-            history.as_line(event, names.Names())))
-        self.assertIn('7.5 s', history.line(event, names.Names()))
+        event = report.Profiling(
+            sequence=1, time_s=1e9, what='measured', id='id', workload='web',
+            seconds=7.5, profile='{}')
+        self.assertIn('7.5 s', sentences.line(event, names.Names()))

@@ -56,16 +56,6 @@ class Read(testtools.TestCase):
         for odd in ('', ' '):
             self.assertEqual('', flavor.application(image=image, flavor=odd))
 
-    @given(st.text(ENCODABLE, min_size=1, max_size=300))
-    def test_any_flavor_makes_an_application(self, name: str) -> None:
-        found = flavor.application(image=IMAGE, flavor=name)
-        self.assertEqual(bool(name.strip()), flavor.is_application(found))
-
-    def test_nothing_said(self) -> None:
-        self.assertEqual(flavor.Flavor(), flavor.read({
-            'hw:cpu_policy': 'dedicated', 'priority': 'background',
-            'trait:CUSTOM_X': 'required'}))
-
     def test_what_is_wrong(self) -> None:
         for key, values in (
                 ('scavenger:priority', ('', 'Background', 'batch', ' ')),

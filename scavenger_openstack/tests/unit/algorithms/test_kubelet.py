@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import testtools
 
-from scavenger_openstack.algorithms import kubelet
+from scavenger_openstack.algorithms import classify
 
 
 class KubeletTest(testtools.TestCase):
@@ -17,7 +17,7 @@ class KubeletTest(testtools.TestCase):
                 ('/kubepods.slice/kubepods-podab.slice', False),
                 ('/kubepods.slice/kubepods-besteffort.slice/'
                  'kubepods-besteffort-podab.slice', False),
-                ('/kubelet.slice/kubelet-kubepods.slice', True),
+                ('/classify.slice/kubelet-kubepods.slice', True),
                 ('/batch', False), ('/besteffort', False),
                 ('/kubepods/besteffort/podab', False)):
-            self.assertEqual(expected, kubelet.is_of_kubelet(name), name)
+            self.assertEqual(expected, classify.is_of_kubelet(name), name)

@@ -44,29 +44,13 @@ class EquationsTest(testtools.TestCase):
         self.assertIsNone(perfcloud.deviation([3.0]))
         self.assertIsNone(perfcloud.deviation([]))
 
-    def test_ewma(self) -> None:
-        level = None
-        for value, wanted in ((4.0, 4.0), (8.0, 6.0), (0.0, 3.0)):
-            level = perfcloud.ewma(level, value, 0.5)
-            self.assertEqual(wanted, level)
-
-    def test_pearson(self) -> None:
-        x, y = [1.0, 2.0, 3.0, 5.0], [2.0, 1.0, 4.0, 6.0]
-        self.assertAlmostEqual(statistics.correlation(x, y),
-                               perfcloud.pearson(x, y))
-        self.assertAlmostEqual(-1.0, perfcloud.pearson(
-            [1, 2, 3], [3, 2, 1]))
-
     def test_missing_is_zero(self) -> None:
         # As the paper says, so that little data proves little.
         self.assertAlmostEqual(
             statistics.correlation([5.0, 0.0, 5.0, 0.0],
                                    [1.0, 0.0, 1.5, 2.0]),
-            perfcloud.pearson([5.0, None, 5.0, 0.0], [1.0, None, 1.5, 2.0]))
-
-    def test_nothing_varies(self) -> None:
-        self.assertEqual(0.0, perfcloud.pearson([1, 1, 1], [1, 2, 3]))
-        self.assertEqual(0.0, perfcloud.pearson([1, 2], [1, 2]))
+            perfcloud.pearsons([5.0, None, 5.0, 0.0],
+                               [[1.0, None, 1.5, 2.0]])[0])
 
     def test_the_three_regions_of_equation_1(self) -> None:
         # C_max 100 MB/s: decreased to 20; K = cbrt(100 x 0.8 / 0.005) =
@@ -156,15 +140,6 @@ class ControllerTest(testtools.TestCase):
         second = self.interval((0.001, 0.001, 0.061), 120 * MB)
         self.assertAlmostEqual(0.2 * first['fio'], second['fio'], 3)
 
-    def test_one_vm_has_no_deviation(self) -> None:
-        del VMS[1:]
-        try:
-            for wait in (0.001, 0.001, 0.001, 0.5, 0.5, 0.5):
-                self.assertEqual({}, self.interval((wait,), wait * 200 * MB))
-        finally:
-            VMS.extend(Workload(f'vm{i}', Priority.FOREGROUND,
-                                application='spark') for i in (1, 2))
-
     def test_another_project_may_use_the_same_name(self) -> None:
         own = list(VMS)
         VMS[:] = [dataclasses.replace(vm, project=f'p{n}')
@@ -208,13 +183,6 @@ class ControllerTest(testtools.TestCase):
                                   io_ops_per_s=4.9)
                     for i, vm in enumerate(VMS))))
         self.assertIsNone(decision.facts['io_wait']['deviation'])
-
-    def test_weird_times(self) -> None:
-        self.calm_down()
-        before = self.controller.step(self.now, Rates(self.now, 1.0, ()))
-        for now in (self.now - 3, math.nan, math.inf, self.now):
-            self.assertIs(before, self.controller.step(
-                now, Rates(now, 1.0, ())))
 
 
 HOG = [9.0, 2.0, 6.0, 1.0, 8.0, 4.0, 7.0, 3.0, 9.0, 1.0, 5.0, 2.0, 6.0, 8.0]

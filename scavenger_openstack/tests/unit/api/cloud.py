@@ -23,12 +23,12 @@ from werkzeug.test import TestResponse
 
 from scavenger_openstack.api import app
 from scavenger_openstack.api.routes import Route
-from scavenger_openstack.api import times
 from scavenger_openstack.api import validation
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import schema
 from scavenger_openstack.db import tables
+from scavenger_openstack.text import iso
 
 NOW_S = time.time()
 
@@ -67,7 +67,7 @@ ROLES: dict[str, dict[str, str] | None] = {
 
 def at(seconds: float) -> str:
     """A time, by its distance from now."""
-    return times.iso(NOW_S + seconds)
+    return iso(NOW_S + seconds)
 
 
 def estimate(value: float) -> dict[str, float]:

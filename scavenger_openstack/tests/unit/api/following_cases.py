@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from sqlalchemy import insert
 from sqlalchemy import update
 
-from scavenger_openstack.api import times
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import generation
 from scavenger_openstack.db import tables
 from scavenger_openstack.tests.unit.api import cloud
+from scavenger_openstack.text import iso
 
 if TYPE_CHECKING:
     Base = cloud.Api
@@ -23,7 +23,7 @@ else:
 
 CAP = f'/v1/caps/{cloud.HOST}/cpu_cores/{cloud.BATCH}'
 WISH = {'value': 0.2, 'reason': 'a test',
-        'expires_at': times.iso(cloud.NOW_S + 86400)}
+        'expires_at': iso(cloud.NOW_S + 86400)}
 GONE = '99999999-9999-4999-8999-999999999999'
 
 
@@ -144,11 +144,11 @@ class Following(Base):
     def test_a_switch(self) -> None:
         """How many hosts it is for, and when they reported last."""
         body = {'scope': 'cloud', 'enabled': False, 'reason': 'we look'}
-        at = times.iso(cloud.NOW_S - 5)
+        at = iso(cloud.NOW_S - 5)
         for scope, target, hosts, silent, last in (
                 ('cloud', '', 2, 1, at), ('aggregate', 'racks', 1, 0, at),
                 ('host', cloud.SILENT, 1, 1,
-                 times.iso(cloud.NOW_S - 9000))):
+                 iso(cloud.NOW_S - 9000))):
             for enabled in (True, False):
                 found = self.ok('PUT', '/v1/protection', {
                     **body, 'scope': scope, 'target': target,
@@ -165,7 +165,7 @@ class Following(Base):
         self.report(enforcing=False, followed_s=cloud.NOW_S + 10)
         host = self.ok('GET', f'/v1/hosts/{cloud.HOST}')['host']
         self.assertEqual({}, host['not_followed'])
-        self.assertEqual(times.iso(cloud.NOW_S + 10), host['followed_at'])
+        self.assertEqual(iso(cloud.NOW_S + 10), host['followed_at'])
 
     def test_a_priority(self) -> None:
         def made(target: str, scope: str = 'instance') -> tuple[Any, ...]:
@@ -276,7 +276,7 @@ class Following(Base):
         self.assertEqual(['disk: nothing is measured'], host['missing'])
         self.assertEqual({'cpu_cores': 0.5}, host['used'])
         self.assertEqual({'cpu_model': 'EPYC',
-                          'sent_at': times.iso(cloud.NOW_S)}, host['facts'])
+                          'sent_at': iso(cloud.NOW_S)}, host['facts'])
         self.assertIsNone(host['followed_at'])
         summary = {row['name']: row for row in self.ok(
             'GET', '/v1/summary')['hosts']}

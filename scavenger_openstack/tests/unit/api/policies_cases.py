@@ -12,10 +12,10 @@ from sqlalchemy import update
 
 from scavenger_openstack.api import markers
 from scavenger_openstack.api.routes import ROUTES
-from scavenger_openstack.api import times
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import tables
 from scavenger_openstack.tests.unit.api import cloud
+from scavenger_openstack.text import iso
 
 ALL = tuple(cloud.ROLES)
 READERS = ('admin', 'service', 'operator')
@@ -67,7 +67,7 @@ BODIES: dict[str, dict[str, Any]] = {
     'update_aggregate': {'modes': {'attribution': 'observe'},
                          'reason': 'why'},
     'set_override': {'value': 0.2, 'reason': 'why', 'expires_at':
-                     times.iso(cloud.NOW_S + 86400)},
+                     iso(cloud.NOW_S + 86400)},
     'set_priority': {'scope': 'project', 'target': 'p', 'reason': 'why',
                      'value': 'background'},
     'set_exemption': {'scope': 'project', 'target': 'p', 'reason': 'why'},

@@ -9,19 +9,19 @@ from typing import Any
 
 
 from scavenger_openstack.api.routes import ROUTES
-from scavenger_openstack.api import times
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import generation
 from scavenger_openstack.db.resources import notifications
 from scavenger_openstack.tests.unit.api import cloud
 from scavenger_openstack.tests.unit.api.policies_cases import BODIES
+from scavenger_openstack.text import iso
 
 CAPS = f'/v1/caps/{cloud.HOST}'
 
 
 def wish(value: Any = 0.2, **changes: Any) -> dict[str, Any]:
     return {'value': value, 'reason': 'a test',
-            'expires_at': times.iso(cloud.NOW_S + 86400), **changes}
+            'expires_at': iso(cloud.NOW_S + 86400), **changes}
 
 
 class Writes:

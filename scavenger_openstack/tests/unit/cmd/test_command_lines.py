@@ -137,7 +137,7 @@ class CommandLineTest(testtools.TestCase):
                   '--debug'], '--debug is an option of scavenger-agent run '
                               'and scavenger-agent sample only'),
                 (['manage', '--config-file', '/nope', 'db', 'version'],
-                 '/nope: no such file'),
+                 'config files: /nope'),
                 (['manage', 'host', 'enroll'], 'NAME is missing'),
                 (['replay', 'x', '--cpus', '1.5'],
                  "--cpus: '1.5' is not a whole number"),
@@ -239,9 +239,10 @@ class ProcessTest(testtools.TestCase):
         code, out, err = typed('agent', 'status', '--check', *words)
         self.assertEqual((2, ''), (code, err))
         self.assertIn('the agent would not start again: ', out)
-        self.assertIn("lease_s: 'x' is not a number", out)
+        self.assertIn('[agent] lease_s: ', out)
         (self.directory / 'conf').write_text('[agent\n')
         code, out, err = typed('agent', 'status', '--check', *words[:2])
         self.assertEqual((3, ''), (code, err))
-        self.assertIn('SCAVENGER UNKNOWN - the configuration cannot be read: '
-                      f'{self.directory}/conf:1: ', out)
+        self.assertIn('SCAVENGER UNKNOWN - the configuration cannot be read',
+                      out)
+        self.assertIn(f'{self.directory}/conf:1, ', out)

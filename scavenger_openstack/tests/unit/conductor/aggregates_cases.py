@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from typing import cast
 from typing import NamedTuple
 
 import fixtures
@@ -62,7 +63,7 @@ class Aggregates(cloud.Mixin):
         self.log = self.useFixture(fixtures.FakeLogger('scavenger_openstack'))
         self.now = NOW
         self.nova = Nova()
-        self.follower = following.Follower(self.engine, self.nova,
+        self.follower = following.Follower(self.engine, cast(Any, self.nova),
                                            lambda: self.now)
         self.wishes = directives.Wishes()
 

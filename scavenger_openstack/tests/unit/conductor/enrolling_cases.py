@@ -9,7 +9,7 @@ from typing import Any
 from scavenger_openstack.conductor import service
 from scavenger_openstack.db import enrollment
 from scavenger_openstack.db.resources import hosts
-from scavenger_openstack.db.resources import summary
+from scavenger_openstack.db.resources import hosts as db_hosts
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit.conductor import cloud
@@ -107,7 +107,7 @@ class Enrolling(cloud.Mixin):
             self.assertEqual([], hosts.silent(connection, self.now))
             self.assertEqual([], hosts.reported(connection))
             self.assertEqual([], hosts.page(connection, limit=9))
-            self.assertEqual([], summary.hosts(connection))
+            self.assertEqual([], db_hosts.all_with_load(connection))
             self.assertIsNone(hosts.by_name(connection, HOST))
             self.assertEqual('', enrollment.key(connection, HOST))
             self.assertEqual(0, enrollment.without_token(connection))

@@ -8,7 +8,7 @@ from typing import Any
 
 import fixtures
 
-from scavenger_openstack.conductor import periodic
+from scavenger_openstack.amounts import DAY_S
 from scavenger_openstack.conductor.profiles import estimates
 from scavenger_openstack.db import tables
 from scavenger_openstack.tests.unit.conductor import cloud
@@ -163,7 +163,7 @@ class Estimates(cloud.Mixin):
             self.assertEqual(0, self.refresh())
         self.report(incident(12), run='run-9')
         self.assertEqual(0, self.refresh(
-            NOW + estimates.DAYS * periodic.DAY_S))
+            NOW + estimates.DAYS * DAY_S))
         self.assertEqual(3, self.refresh())
 
     def test_some_in_each_transaction(self) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 import shlex
 from typing import Any
+from typing import cast
 from typing import NamedTuple
 
 import fixtures
@@ -63,7 +64,7 @@ class Evicting(cloud.Mixin):
         self.nova = Nova()
         self.step_s = 0.0
         self.work = evicting.Evicting(
-            self.engine, self.nova, lambda: self.now + self.step_s,
+            self.engine, cast(Any, self.nova), lambda: self.now + self.step_s,
             lambda: self.now, lambda *moved: self.moved.append(moved))
         self.moved: list[tuple[str, str]] = []
         self.says('background', 'parent')

@@ -24,18 +24,21 @@ import fixtures
 from sqlalchemy import event
 
 from scavenger_openstack.agent.control_plane import sync
-from scavenger_openstack.agent import transitions
+from scavenger_openstack.agent.events import store
+from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.conductor.nova import elsewhere
 from scavenger_openstack.conductor import service
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import flavor_tags
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors
+from scavenger_openstack import events
+from scavenger_openstack.events import Event
 from scavenger_openstack.outcomes import Outcome
 from scavenger_openstack.tests import tiers
 from scavenger_openstack.tests.unit.conductor.cloud import NOW
 from scavenger_openstack.tests.unit.db import totals_cases
-from scavenger_openstack.types import Action
+from scavenger_openstack.types import Cap
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Knob
@@ -43,6 +46,7 @@ from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
+from scavenger_openstack.wire import report
 
 TURNS = 80
 HOSTS = 3
@@ -164,7 +168,7 @@ class Host:
         self._boot = 0
         self._directory = directory / name
         self._call = call
-        self._happened: list[Callable[[], None]] = []
+        self._happened: list[tuple[Event, Callable[[], None]]] = []
         self._number = 0
 
     def start(self, now: float) -> None:
@@ -173,24 +177,26 @@ class Host:
         self._boot += self.chance.random() < 0.5
         self._happened = []
         self.sync = sync.make(
-            self._call, self._directory, spool_bytes=2 ** 24, host=self.name,
-            boot_id=f'boot-{self._boot}', version='1', sync_s=10.0)
-        self.tell(transitions.AgentEvent(now + self.ahead_s, 'started'),
+            self._call, self._directory, store.Store(
+                self._directory / 'history', 2 ** 24, 2 ** 24),
+            host=self.name, boot_id=f'boot-{self._boot}', version='1',
+            sync_s=10.0)
+        self.tell(tick_events.agent_event(now + self.ahead_s, 'started'),
                   self._begun)
 
     def end(self) -> None:
-        self.sync.spool.close()
+        self.sync.store.close()
 
-    def tell(self, what: transitions.Event, then: Callable[[], None]) -> None:
+    def tell(self, what: Event, then: Callable[[], None]) -> None:
         """
         :param then: notes that it has happened, once it is stored
         """
-        self.sync.happened([what])
-        self._happened.append(then)
+        self._happened.append((what, then))
 
     def store(self) -> None:
         self.sync.take()
-        for then in self._happened:
+        for what, then in self._happened:
+            self.sync.store.add([what])
             then()
         self._happened = []
 
@@ -218,14 +224,15 @@ class Host:
         elif what == 'limit' and not self._happened:
             name = self.chance.choice((*BATCH, *sorted(self.instances)))
             since_s = self.limits.get(name)
-            event_ = transitions.LimitEvent(
-                wall_s, 'set' if since_s is None else 'removed', name,
-                Knob.CPU_CORES, 'attribution', 'a test', 2.0, 0.5,
-                since_s=wall_s if since_s is None else since_s)
+            event_ = events.limit_event(
+                wall_s, 'set' if since_s is None else 'removed',
+                Cap(name, Knob.CPU_CORES, 0.5, 'attribution', 'a test'),
+                original=2.0, since_s=wall_s if since_s is None else since_s)
             self.tell(event_, lambda: self._limited(name, wall_s))
         elif what == 'kill':
-            self.tell(transitions.KillEvent(wall_s, Action(
-                '/batch/a', 'kill', 'scavenger', 'a test'), 1), self._killed)
+            self.tell(report.Kill(
+                sequence=1, time_s=wall_s, workload='/batch/a', processes=1,
+                owner='scavenger', reason='a test'), self._killed)
 
     def _limited(self, name: str, since_s: float) -> None:
         """It is no more where it was, or else from then on."""
@@ -238,11 +245,11 @@ class Host:
     def _incident(self, what: str, key: str, victim: str, wall_s: float
                   ) -> None:
         ended = what == 'ended'
-        self.tell(transitions.IncidentEvent(
+        self.tell(events.incident_event(
             wall_s, what, 'attribution', Incident(
                 key, wall_s, self.name, victim, 'run_delay', 0.5, 0.2, 'core',
                 antagonists=('/batch/a',), outcome=Outcome.CONFIRMED
-                if ended else Outcome.OPEN), begun_s=wall_s),
+                if ended else Outcome.OPEN), wall_s),
             lambda: self.incidents.update({key: (victim, ended)}))
 
     def see(self, now: float) -> None:
@@ -258,7 +265,7 @@ class Host:
 
     @property
     def waiting(self) -> bool:
-        return bool(self.sync.spool.batch(1, 1)[1])
+        return bool(self.sync.store.batch(1, 1)[1])
 
 
 class Failing(totals_cases.Summed):

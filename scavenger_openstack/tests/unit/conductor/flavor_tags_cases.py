@@ -206,7 +206,7 @@ class FlavorTags(cloud.Mixin):
         self.now = NOW + 30
         self.tell(application='render')
         _, holds = self.tags()
-        nova = reconciling_cases.Nova()
+        nova: Any = reconciling_cases.Nova()
         nova.found = [reconciling_cases.Server(WEB, specs={
             'scavenger:priority': 'foreground'})]
         self.assertEqual(1, reconciling.Reconciler(

@@ -147,7 +147,7 @@ class Hostile(cloud.Mixin):
         self.assertEqual(50, len(self.rows(tables.audit)))
 
     def test_runs_that_are_invented(self) -> None:
-        self.set('db.runs.MOST', 10)
+        self.set('db.reports.MOST_RUNS', 10)
         for number in range(30):
             self.answer(report(limit(1, workload=f'/{number}'),
                                run=f'run-{number}'))

@@ -36,11 +36,11 @@ from scavenger_openstack.wire import report as wire
 
 SERVED = """
 import sys
-from scavenger_openstack.conductor import service
+from scavenger_openstack.conductor import periodic
 from scavenger_openstack.conductor import silence
 from scavenger_openstack.wsgi import conductor
 
-service.EVERY_S = silence.EVERY_S = 0.1
+periodic.EVERY_S = silence.EVERY_S = 0.1
 conductor.application({'PATH_INFO': '/'}, lambda status, headers: None)
 sys.stdin.read()
 """

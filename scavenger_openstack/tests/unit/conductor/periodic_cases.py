@@ -10,7 +10,6 @@ import sqlalchemy
 
 from scavenger_openstack.conductor import periodic
 from scavenger_openstack.conductor import upkeep
-from scavenger_openstack.db import claims
 from scavenger_openstack.db import placed
 from scavenger_openstack.db import purge
 from scavenger_openstack.db.resources import audit
@@ -31,6 +30,7 @@ class Periodic(cloud.Mixin):
         super().setUp()
         self.now = NOW
         self.stopped = False
+        self.passed_s = 0.0
 
     def work(self, holder: str, *took_s: float) -> periodic.Periodic:
         """Work in steps that take so long; due again after an hour."""
@@ -42,11 +42,8 @@ class Periodic(cloud.Mixin):
 
         return periodic.Periodic(
             self.engine, 'work', holder, lambda: self.now,
-            lambda: self.stopped, steps, lambda now: now + 3600)
-
-    def expires_s(self) -> float:
-        [expires_s] = self.rows(tables.claims, 'expires_s')
-        return float(expires_s)
+            lambda: self.stopped, steps, lambda now: now + 3600,
+            elapsed=lambda: self.passed_s)
 
     def test_the_claim_is_extended(self) -> None:
         """However long the work takes; none does it again meanwhile."""
@@ -55,40 +52,52 @@ class Periodic(cloud.Mixin):
 
         def steps(now: float) -> Generator[int, None, None]:
             for _ in range(6):
-                self.now += 600
+                self.passed_s += 100
                 had.append(other.turn())
                 yield 1
 
         many = periodic.Periodic(
             self.engine, 'work', 'one', lambda: self.now, lambda: False,
-            steps, lambda now: now + 3600)
+            steps, lambda now: now + 3600, elapsed=lambda: self.passed_s)
         self.assertEqual(6, many.turn())
         self.assertEqual([None] * 6, had)
-        self.assertEqual(NOW + 3600, self.expires_s())
+
+    def test_it_is_due_again(self) -> None:
+        """In whatever conductor; a clock that was ahead keeps none back."""
+        work, other = self.work('one', 1.0), self.work('other', 1.0)
+        for step_s in (0.0, 32 * DAY_S, -32 * DAY_S):
+            self.now = NOW + step_s
+            self.assertEqual(1, work.turn(), str(step_s))
+            self.assertIsNone(work.turn())
+            self.now += 3590
+            self.assertIsNone(work.turn())
+        work.release()
+        self.assertIsNone(other.turn())
+        self.now += 20
+        self.assertEqual(1, other.turn())
 
     def test_it_stops_between_two_steps(self) -> None:
         """As its process ends; another conductor may go on at once."""
         self.stopped = True
         self.assertEqual(1, self.work('one', 5.0, 5.0, 5.0).turn())
-        self.assertEqual(NOW + 5, self.expires_s())
         self.stopped = False
         self.assertEqual(2, self.work('other', 1.0, 1.0).turn())
 
     def test_a_claim_that_is_lost(self) -> None:
         """Say, after a step that took an hour."""
+        other = self.work('other', 1.0)
 
         def steps(now: float) -> Generator[int, None, None]:
-            self.now += 3600
-            with self.engine.begin() as connection:
-                self.assertTrue(claims.take(
-                    connection, 'work', 'other', self.now, self.now + 900))
+            self.assertIsNone(other.turn())
+            self.passed_s += 3600
+            self.assertEqual(1, other.turn())
             yield 1
             raise AssertionError('a step of the work of another one')
 
         self.assertEqual(1, periodic.Periodic(
             self.engine, 'work', 'one', lambda: self.now, lambda: False,
-            steps, lambda now: now + 3600).turn())
-        self.assertEqual(NOW + 3600 + 900, self.expires_s())
+            steps, lambda now: now + 3600,
+            elapsed=lambda: self.passed_s).turn())
 
     def test_deleting_stops(self) -> None:
         """After one of its transactions."""
@@ -134,9 +143,11 @@ class Periodic(cloud.Mixin):
         put(5)
         self.now = NOW + 60
         for rows, admins, agents in ((100, 6, 100), (4, 4, 4)):
-            upkeep.make_purging(
+            work = upkeep.make_purging(
                 self.engine, 'one', lambda: self.now, bool, days=0,
-                audit_days=0, rows=rows).turn()
+                audit_days=0, rows=rows)
+            work.turn()
+            work.release()
             self.now += 7200
             with self.engine.begin() as connection:
                 for by_agent, there in ((False, admins), (True, agents)):

@@ -8,15 +8,17 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import Any
+from typing import cast
 from typing import NamedTuple
 
 import fixtures
 import sqlalchemy
 
 from scavenger_openstack.conductor.nova import elsewhere
-from scavenger_openstack.conductor.nova import flavor_tags
 from scavenger_openstack.conductor.nova import reconciling
 from scavenger_openstack.db import connect
+from scavenger_openstack.db import flavor_tags
 from scavenger_openstack.db import placed
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors
@@ -119,8 +121,11 @@ class Case(cloud.Mixin):
         self.log = self.useFixture(fixtures.FakeLogger('scavenger_openstack'))
         self.now = NOW
         self.nova = Nova()
-        self.reconciler = reconciling.Reconciler(self.engine, self.nova,
-                                                 lambda: self.now)
+        self.reconciler = self.make_reconciler()
+
+    def make_reconciler(self) -> reconciling.Reconciler:
+        return reconciling.Reconciler(self.engine, cast(Any, self.nova),
+                                      lambda: self.now)
 
     def turn(self, *servers: Server, after_s: float = 60.0) -> int:
         self.nova.found = list(servers)
@@ -206,8 +211,7 @@ class Tags(Case):
 
     def other(self) -> None:
         """The work of another conductor from now on."""
-        self.reconciler = reconciling.Reconciler(self.engine, self.nova,
-                                                 lambda: self.now)
+        self.reconciler = self.make_reconciler()
 
     def test_another_conductor_goes_on(self) -> None:
         """First with what has changed since."""
@@ -607,8 +611,7 @@ class Elsewhere(Case):
 
     def test_a_migration_beside_another_conductor(self) -> None:
         """It has to find out that Nova is working on the instance."""
-        self.reconciler = reconciling.Reconciler(self.engine, self.nova,
-                                                 lambda: self.now)
+        self.reconciler = self.make_reconciler()
         moving = Server(host='node-2', busy=True, status='MIGRATING')
         self.nova.pages = [lambda: [moving]]
         self.turn(moving, after_s=elsewhere.GRACE_S + 1)

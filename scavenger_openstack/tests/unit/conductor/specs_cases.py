@@ -12,6 +12,7 @@ from typing import Any
 import fixtures
 import sqlalchemy
 
+from scavenger_openstack.amounts import DAY_S
 from scavenger_openstack.conductor.admission import accounts
 from scavenger_openstack.conductor import specs
 from scavenger_openstack.db import claims
@@ -24,8 +25,7 @@ from scavenger_openstack.tests.unit.conductor.cloud import statistics
 from scavenger_openstack.tests.unit.conductor.cloud import vm
 from scavenger_openstack.wire import codec
 
-DAY = specs.DAY_S
-TODAY = NOW // DAY * DAY
+TODAY = NOW // DAY_S * DAY_S
 
 
 class Specs(cloud.Mixin):
@@ -38,7 +38,7 @@ class Specs(cloud.Mixin):
     def test_days_weigh_by_age(self) -> None:
         """CPI2, section 3.1: 0.9 a day."""
         self.sync(of_shop(statistics(1, TODAY, 100, 2.0, 4.0),
-                          statistics(2, TODAY - 2 * DAY, 200, 1.0, 8.0)))
+                          statistics(2, TODAY - 2 * DAY_S, 200, 1.0, 8.0)))
         self.assertEqual(1, self.refresh())
         n = 100 + 0.81 * 200
         mean = (100 * 2.0 + 0.81 * 200 * 1.0) / n
@@ -57,7 +57,7 @@ class Specs(cloud.Mixin):
         """``cpu_usage_mean`` of CPI2, section 3.1, with the same weights."""
         self.sync(of_shop(
             statistics(1, TODAY, 100, 2.0, 4.0, cpu_cores=0.5),
-            statistics(2, TODAY - 2 * DAY, 200, 1.0, 8.0, cpu_cores=2.0),
+            statistics(2, TODAY - 2 * DAY_S, 200, 1.0, 8.0, cpu_cores=2.0),
             statistics(3, TODAY, 60, 2.0, 4.0)))
         self.refresh()
         [cores] = self.rows(tables.specs, 'cpu_cores')
@@ -74,7 +74,7 @@ class Specs(cloud.Mixin):
         before = self.rows(tables.specs, 'mean', 'stddev', 'n', 'day_s')
         self.assertEqual([], self.rows(tables.statistics))
         [(mean, _, n, day_s)] = before
-        self.assertEqual((4.5, 240, TODAY - DAY),
+        self.assertEqual((4.5, 240, TODAY - DAY_S),
                          (round(mean, 9), n, day_s))
         self.assertEqual(0, self.refresh())
         self.assertEqual(before, self.rows(tables.specs, 'mean', 'stddev',
@@ -85,7 +85,7 @@ class Specs(cloud.Mixin):
         ends between two transactions."""
         self.useFixture(fixtures.MonkeyPatch(
             'scavenger_openstack.conductor.specs.BATCH', 7))
-        whole = [statistics(one, TODAY - one % 3 * DAY, 10, 100.0 + one, 1.0)
+        whole = [statistics(one, TODAY - one % 3 * DAY_S, 10, 100.0 + one, 1.0)
                  for one in range(1, 22)]
         self.sync(of_shop(*whole))
         read: list[int] = []
@@ -139,9 +139,9 @@ class Specs(cloud.Mixin):
                                                      'cpu_model'))
 
     def test_what_comes_late(self) -> None:
-        self.sync(of_shop(statistics(1, TODAY - DAY, 10, 1.0, 0.0)))
+        self.sync(of_shop(statistics(1, TODAY - DAY_S, 10, 1.0, 0.0)))
         self.refresh()
-        self.sync(of_shop(statistics(2, TODAY - DAY, 30, 1.2, 0.0)))
+        self.sync(of_shop(statistics(2, TODAY - DAY_S, 30, 1.2, 0.0)))
         self.assertEqual(1, self.refresh())
         [mean] = self.rows(tables.specs, 'mean')
         self.assertAlmostEqual(1.15, mean, 12)
@@ -149,7 +149,7 @@ class Specs(cloud.Mixin):
     def test_what_is_too_old(self) -> None:
         self.sync(of_shop(statistics(1, TODAY, 10, 1.0, 0.0)))
         self.refresh()
-        later = NOW + (specs.DAYS + 1) * DAY
+        later = NOW + (specs.DAYS + 1) * DAY_S
         self.assertEqual(1, self.refresh(later))
         self.assertEqual([], self.rows(tables.specs))
 
@@ -266,35 +266,9 @@ class Specs(cloud.Mixin):
             [('conductor', 'specs', 'specs changed: 1')],
             self.rows(tables.audit, 'actor', 'action', 'reason'))
 
-    def test_a_claim(self) -> None:
-        def take(holder: str, now: float) -> bool:
-            with self.engine.begin() as connection:
-                return claims.take(connection, 'work', holder, now, now + 60)
-
-        self.assertTrue(take('a', NOW))
-        self.assertFalse(take('b', NOW + 59))
-        self.assertTrue(take('b', NOW + 60))
-        with self.engine.begin() as connection:
-            self.assertFalse(claims.extend(connection, 'work', 'a', NOW,
-                                           NOW))
-            self.assertTrue(claims.extend(connection, 'work', 'b', NOW + 60,
-                                          NOW + 500))
-        self.assertFalse(take('a', NOW + 499))
-
-    def test_a_claim_of_a_clock_that_was_ahead(self) -> None:
-        """Nothing waits for it."""
-        for number, step_s in enumerate((3600, 32 * 86400)):
-            name = f'work {number}'
-            for now, taken in ((NOW + step_s, True), (NOW, True),
-                               (NOW + 30, False), (NOW - 30, False),
-                               (NOW + 60, True)):
-                with self.engine.begin() as connection:
-                    self.assertEqual(taken, claims.take(
-                        connection, name, 'a', now, now + 60))
-
     def test_who_leads_whatever_the_clocks_say(self) -> None:
         passed_s = [0.0]
-        one, two = (claims.Lead('lead', name, lambda: passed_s[0])
+        one, two = (claims.Claim('lead', name, lambda: passed_s[0])
                     for name in ('one', 'two'))
 
         def did(what: Callable[..., bool], now: float) -> bool:

@@ -8,14 +8,15 @@ from typing import Any
 
 import sqlalchemy
 
+from scavenger_openstack.amounts import DAY_S
 from scavenger_openstack.conductor import directives
-from scavenger_openstack.conductor import interference
 from scavenger_openstack.conductor import workloads
 from scavenger_openstack.db import eviction_policy
 from scavenger_openstack.db import purge
+from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import caps
+from scavenger_openstack.db.resources import hosts as db_hosts
 from scavenger_openstack.db.resources import hours
-from scavenger_openstack.db.resources import summary
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit.conductor import cloud
@@ -29,8 +30,7 @@ from scavenger_openstack.tests.unit.conductor.cloud import vm
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import report as wire
 
-HOUR = interference.hour(NOW)
-DAY_S = purge.DAY_S
+HOUR = reports.hour(NOW)
 
 
 class Sync(cloud.Mixin):
@@ -744,7 +744,7 @@ class Sync(cloud.Mixin):
             facts=wire.Facts(enforcing=True, used={'cpu': much},
                              headroom={'cpu': much, 'memory': 5.0})))
         with self.engine.begin() as connection:
-            [host] = summary.hosts(connection)
+            [host] = db_hosts.all_with_load(connection)
             self.assertEqual([], eviction_policy.short(connection, 0.5, NOW))
         self.assertEqual(2 * workloads.MOST_VCPUS, host['background_vcpus'])
         self.assertEqual(5.0, host['facts']['headroom']['memory'])

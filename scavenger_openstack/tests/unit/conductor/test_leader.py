@@ -104,7 +104,7 @@ class Stop(LeaderCase):
             return 0
 
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.conductor.service.EVERY_S', 0.01))
+            'scavenger_openstack.conductor.periodic.EVERY_S', 0.01))
         conductor.specs.turn = hang     # type: ignore[method-assign]
         conductor.start()
         self.assertTrue(self.begun.wait(30))

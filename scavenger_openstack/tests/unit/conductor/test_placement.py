@@ -11,8 +11,8 @@ import testtools
 
 from scavenger_openstack.conductor import placement
 from scavenger_openstack.conductor.placement import Amount
+from scavenger_openstack.conductor.placement import HostReport
 from scavenger_openstack.conductor.placement import MEMORY_MIB
-from scavenger_openstack.conductor.placement import Seen
 from scavenger_openstack.conductor.placement import State
 from scavenger_openstack.conductor.placement import VCPU
 
@@ -22,12 +22,12 @@ NOW = 1e6
 
 
 def seen(vcpu: float = 4.0, memory_mib: float = 2048.0, time_s: float = NOW,
-         **more: object) -> Seen:
-    return Seen(time_s, {VCPU: vcpu, MEMORY_MIB: memory_mib},
-                **more)  # type: ignore[arg-type]
+         **more: object) -> HostReport:
+    return HostReport(time_s, {VCPU: vcpu, MEMORY_MIB: memory_mib},
+                      **more)  # type: ignore[arg-type]
 
 
-def step(state: State, what: Seen | None, now: float = NOW,
+def step(state: State, what: HostReport | None, now: float = NOW,
          **allocated: int) -> tuple[State, placement.Inventory | None]:
     """One look at a host: what is written, and the state after that."""
     state = placement.smoothed(state, what, now, PARAMS)
@@ -52,15 +52,16 @@ class Offers(testtools.TestCase):
         """An agent may report any; those of one host concern no other."""
         found = placement.offer({'cpu': 1e308, 'memory': 1e308},
                                 {'cpu': 1e308, 'memory': 0.0})
-        state = placement.smoothed(State(), Seen(NOW, found), NOW, PARAMS)
+        state = placement.smoothed(State(), HostReport(NOW, found), NOW,
+                                   PARAMS)
         self.assertEqual(
             [2 ** 31 - 1] * 2, [placement.amount(level, 0).total
                                 for level in state.level.values()])
 
     def test_no_more_than_nova_has_written(self) -> None:
         """What a host says of itself draws no more instances to it."""
-        much = Seen(NOW, placement.offer({'cpu': 2.0 ** 60,
-                                          'memory': 2.0 ** 60}, {}))
+        much = HostReport(NOW, placement.offer({'cpu': 2.0 ** 60,
+                                                'memory': 2.0 ** 60}, {}))
         for root, offered in (
                 ({'VCPU': Amount(32, 0), 'PCPU': Amount(16, 2),
                   'MEMORY_MB': Amount(65_536, 512)},
@@ -139,8 +140,8 @@ class Smoothing(testtools.TestCase):
 
     def test_what_is_not_reported_is_not_offered(self) -> None:
         state = State({VCPU: 8.0, MEMORY_MIB: 100.0}, NOW - 1)
-        state = placement.smoothed(state, Seen(NOW, {MEMORY_MIB: 100.0}), NOW,
-                                   PARAMS)
+        state = placement.smoothed(
+            state, HostReport(NOW, {MEMORY_MIB: 100.0}), NOW, PARAMS)
         self.assertEqual({VCPU: 0.0, MEMORY_MIB: 100.0}, state.level)
 
 
@@ -204,7 +205,8 @@ class Plans(testtools.TestCase):
                          if chance.random() < 0.9}
                 allocated = {VCPU: chance.randrange(6)}
                 state, found = step(
-                    state, Seen(now - chance.choice((0, 10, 500)), offer),
+                    state,
+                    HostReport(now - chance.choice((0, 10, 500)), offer),
                     now, **allocated)
                 if found is None:
                     continue

@@ -12,6 +12,7 @@ import fixtures
 import sqlalchemy
 import testtools
 
+from scavenger_openstack.amounts import HOUR_S
 from scavenger_openstack.api import schemas
 from scavenger_openstack.db import connect
 from scavenger_openstack.db.resources import antagonists
@@ -21,7 +22,6 @@ from scavenger_openstack.db import tables
 from scavenger_openstack.tests.unit.conductor import cloud
 from scavenger_openstack.tests.unit.conductor.cloud import NOW
 
-HOUR_S = antagonists.HOUR_S
 SPAN = antagonists.Span(NOW - 5 * HOUR_S, NOW)
 
 

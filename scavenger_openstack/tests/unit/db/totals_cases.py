@@ -6,6 +6,7 @@ database."""
 from __future__ import annotations
 
 import random
+import time
 from typing import Any
 from typing import get_args
 
@@ -228,13 +229,18 @@ class Totals(Summed):
     def test_one_conductor_advances(self) -> None:
         for host in HOSTS:
             self.sync(cloud.report(cloud.incident(1), host=host), NOW)
+        another = claims.Claim(upkeep.TOTALS, 'another', time.monotonic)
         with self.engine.begin() as connection:
-            claims.take(connection, upkeep.TOTALS, 'another', NOW, NOW + 9)
+            self.assertTrue(another.take(connection, NOW, 60.0))
         mine, early = (upkeep.make_advancing(
             self.engine, name, clock, bool) for name, clock in (
                 ('mine', lambda: NOW + 7200), ('early', lambda: NOW + 5)))
-        self.assertEqual(None, early.turn())
+        self.assertEqual((None, None), (early.turn(), mine.turn()))
+        with self.engine.begin() as connection:
+            self.assertTrue(another.extend(connection, NOW, 0.0))
         self.assertEqual((3, 0), (mine.turn(), mine.turn()))
+        self.assertIsNone(early.turn())
+        mine.release()
         self.assertEqual({HOUR + 7200}, set(self.rows(
             tables.hosts, 'totals_hour_s')))
         # A clock that is behind changes nothing.

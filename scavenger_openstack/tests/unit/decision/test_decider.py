@@ -103,7 +103,7 @@ class DecideTest(DeciderTestCase):
     def actions(found: settle.Decided) -> list[str]:
         """Of all incidents, what operators are told."""
         return [incident.action for incident
-                in changes.told_incidents(found).values()]
+                in changes.reported_incidents(found).values()]
 
     def test_an_action_says_whether_anything_is_limited(self) -> None:
         """The controllers do not know, and recordings say what they said."""

@@ -9,8 +9,8 @@ import dataclasses
 
 import testtools
 
-from scavenger_openstack.algorithms.stay import HoldTimes
-from scavenger_openstack.algorithms.stay import Stay
+from scavenger_openstack.algorithms.back_off import HoldTimes
+from scavenger_openstack.algorithms.back_off import Stay
 from scavenger_openstack.decision import decider
 from scavenger_openstack.decision.linger import HOLD_TIMES
 from scavenger_openstack.decision import orders

@@ -38,11 +38,6 @@ class AnswerTest(testtools.TestCase):
             self.assertEqual(((), kill), memory_shortage.pause_or_kill(
                 {'old': 1 * MIB}, mib * MIB, workloads))
 
-    def test_newest_of_the_refused_first(self) -> None:
-        workloads = [use('old', 1.0, 500), use('new', 3.0, 100)]
-        self.assertEqual((('old',), ('new',)), memory_shortage.pause_or_kill(
-            {'old': 1, 'new': 1}, 50 * MIB, workloads))
-
     def test_a_race_of_peers_kills_nothing(self) -> None:
         self.assertEqual((('a',), ()), memory_shortage.pause_or_kill(
             {'a': 4 * MIB}, 0.0, [use('a', 1.0, 500)]))
@@ -52,12 +47,6 @@ class AnswerTest(testtools.TestCase):
                      use('b', 2.0, 500, killable=False)]
         self.assertEqual((('a', 'b'), ()), memory_shortage.pause_or_kill(
             {'a': 1, 'b': 1}, 9999 * MIB, workloads))
-
-    def test_never_the_foreground(self) -> None:
-        workloads = [use('f', 9.0, 500, priority=Priority.FOREGROUND),
-                     use('a', 1.0, 500, killable=False)]
-        self.assertEqual((('a',), ()), memory_shortage.pause_or_kill(
-            {'a': 1, 'f': 1}, 9999 * MIB, workloads))
 
     def test_unknown_use_and_unknown_names(self) -> None:
         workloads = [use('a', 1.0, None)]

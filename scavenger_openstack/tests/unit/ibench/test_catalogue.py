@@ -12,7 +12,7 @@ from scavenger_openstack import errors
 from scavenger_openstack.ibench import build
 from scavenger_openstack.ibench import catalogue
 
-PAGE = pathlib.Path(__file__).parents[4] / 'doc/source/admin/ibench.rst'
+PAGE = pathlib.Path(__file__).parents[4] / 'doc/source/reference/ibench.rst'
 NUMBERS = ('1 2 3 4 5 6 7 6a 7a 8 9 10 11 12 13 14 15').split()
 
 

@@ -131,12 +131,6 @@ class Sizes(testtools.TestCase):
         for text in ('', '0', '-1', 'x', '1X', '1e9', '0.1', '99999999T'):
             self.assertRaises(ValueError, geometry.parse_bytes, text)
 
-    def test_overrides(self) -> None:
-        self.assertEqual({'llc': 32 << 20, 'tlb': 9},
-                         geometry.parse_overrides('llc=32M, tlb=9'))
-        for text in ('', 'llc', 'x=1', 'llc=', 'llc=0'):
-            self.assertRaises(ValueError, geometry.parse_overrides, text)
-
 
 class Memory(HostTree):
 

@@ -45,12 +45,6 @@ class Policies(testtools.TestCase):
                          set(outcome.tenants))
         self.assertEqual(0, outcome.writes)
 
-    def test_same_seed_same_outcome(self) -> None:
-        one = drawn('mixed', duration_s=200.0)
-        for name in ('none', 'ours'):
-            self.assertEqual(bench.run(one, bench.POLICIES[name]),
-                             bench.run(one, bench.POLICIES[name]))
-
     def test_the_unmanaged_background_disturbs(self) -> None:
         one = drawn('group')
         alone, none = (bench.run(one, bench.POLICIES[name])

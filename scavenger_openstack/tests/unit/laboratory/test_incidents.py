@@ -10,20 +10,21 @@ import pathlib
 import testtools
 
 from scavenger_openstack.agent.apply.actuator import Actuator
-from scavenger_openstack.agent import journal
+from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent.loop import Loop
-from scavenger_openstack.agent import transitions
 from scavenger_openstack.algorithms import attribution
 from scavenger_openstack.algorithms.scavenger import scavenger
+from scavenger_openstack.events import Event
+from scavenger_openstack.laboratory.agent_parts import InlineExecutor
+from scavenger_openstack.laboratory.agent_parts import SimulatedLeases
 from scavenger_openstack.laboratory import bench
 from scavenger_openstack.laboratory import catalogue
-from scavenger_openstack.laboratory.inline_executor import InlineExecutor
-from scavenger_openstack.laboratory.leases import SimulatedLeases
 from scavenger_openstack.outcomes import outcome_of
 from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.simulator.scenario import Scenario
 from scavenger_openstack.tests.unit.algorithms import consistent
 from scavenger_openstack.types import Mode
+from scavenger_openstack.wire import report
 
 WALL_S = 1e9
 """UNIX time when the clock of a simulated host is 0."""
@@ -38,39 +39,40 @@ class Lines:
 
     def __init__(self, case: testtools.TestCase) -> None:
         self._case = case
-        self.open: dict[str, transitions.IncidentEvent] = {}
+        self.open: dict[str, report.Incident] = {}
         self.ended: set[str] = set()
         self.limits = 0
 
-    def follow(self, event: transitions.Event) -> None:
-        if isinstance(event, transitions.IncidentEvent):
+    def follow(self, event: Event) -> None:
+        if isinstance(event, report.Incident):
             self._incident(event)
-        elif (isinstance(event, transitions.LimitEvent)
+        elif (isinstance(event, report.Limit)
                 and event.owner == attribution.Controller.name
                 and event.what != 'removed'):
             self.limits += 1
             self._case.assertTrue(event.incidents, str(event))
             for name in event.incidents:
                 self._case.assertIn(name, self.open, str(event))
-                incident = self.open[name].incident
+                incident = self.open[name]
                 # The line that it is back may be held back.
-                self._case.assertIn(event.workload, (
-                    *incident.antagonists, *incident.named_earlier))
+                self._case.assertIn(event.workload, [
+                    suspect.workload for suspect in incident.suspects
+                    if suspect.antagonist])
 
-    def _incident(self, event: transitions.IncidentEvent) -> None:
-        case, incident = self._case, event.incident
-        case.assertLessEqual(event.begun_s, event.wall_time_s)
-        case.assertEqual(incident.outcome, outcome_of(
-            incident.outcome, ended=event.what == 'ended'))
-        case.assertNotIn(incident.id, self.ended)
-        case.assertEqual(event.what != 'began', incident.id in self.open)
-        first = self.open.get(incident.id, event)
+    def _incident(self, event: report.Incident) -> None:
+        case = self._case
+        case.assertLessEqual(event.begun_s, event.time_s)
+        case.assertEqual(event.outcome, outcome_of(
+            event.outcome, ended=event.what == 'ended'))
+        case.assertNotIn(event.id, self.ended)
+        case.assertEqual(event.what != 'began', event.id in self.open)
+        first = self.open.get(event.id, event)
         case.assertEqual(first.begun_s, event.begun_s)
-        case.assertLessEqual(first.wall_time_s, event.wall_time_s)
-        self.open[incident.id] = event
+        case.assertLessEqual(first.time_s, event.time_s)
+        self.open[event.id] = event
         if event.what == 'ended':
-            del self.open[incident.id]
-            self.ended.add(incident.id)
+            del self.open[event.id]
+            self.ended.add(event.id)
 
 
 class IncidentsTest(testtools.TestCase):
@@ -88,14 +90,14 @@ class IncidentsTest(testtools.TestCase):
                                         attribution.Controller)],
             leases, actuator, pathlib.Path('/nonexistent/stop'),
             require_watcher=False)
-        told, lines = transitions.Transitions(), Lines(self)
+        told, lines = tick_events.new_tracker(), Lines(self)
         incidents = consistent.Incidents(self)
         while simulator.now < drawn.duration_s - 1e-9:
             simulator.advance(drawn.interval_s)
             now = simulator.now
             tick = loop.tick(now)
             incidents.follow(now, tick.decisions[attribution.Controller.name])
-            for event in journal.of_tick(
+            for event in tick_events.of_tick(
                     told, now, WALL_S + now, tick.incidents,
                     actuator.in_force, {key: held.original.value for key, held
                                         in leases.held().items()}):

@@ -84,19 +84,6 @@ class OracleTest(testtools.TestCase):
             disk=share + 2 / 2 ** oracle.STEPS))
         self.assertGreater(more.p99_ratio or 0, oracle.LIMIT)
 
-    def test_no_worse_than_what_is_known(self) -> None:
-        host = drawn(web(tx_bytes=100000), hog(tx_bytes_per_s=1e9))
-        self.search(host)
-        for share in (0.1, 0.3, 0.5, 0.7):
-            known = {Allocation(link=share): self.scored(
-                host, Allocation(link=share))}
-            found = oracle.Oracle(host, alone=self.alone,
-                                  unmanaged=self.unmanaged).best(known)
-            [one] = known.values()
-            if (one.p99_ratio or 9) <= oracle.LIMIT:
-                self.assertGreaterEqual(found.score.work_ratio or 0,
-                                        one.work_ratio or 0)
-
     def test_what_is_known_competes(self) -> None:
         host = drawn(web(), hog(threads=8, vcpus=8, accesses=0.0))
         found = self.search(host)
@@ -143,12 +130,3 @@ class OracleTest(testtools.TestCase):
         self.assertGreater(least, oracle.LIMIT)
         self.assertLessEqual(found.score.p99_ratio or 0,
                              least + oracle.NEAR)
-
-    def test_the_same_each_time(self) -> None:
-        host = drawn(web(io_ops=4), hog(queue_depth=16))
-        self.assertEqual(self.search(host), self.search(host))
-
-    def test_no_background(self) -> None:
-        found = self.search(drawn(web()))
-        self.assertEqual(Allocation(), found.allocation)
-        self.assertIsNone(found.score.work_ratio)

@@ -5,48 +5,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-import functools
-import importlib
 import logging
-import pathlib
 import statistics
-import sys
 from typing import Any
 
-import fixtures
 import testtools
 
-from scavenger_openstack.algorithms.cpi2 import cpi2
 from scavenger_openstack.algorithms import perfcloud
 from scavenger_openstack.laboratory import bench
 from scavenger_openstack.laboratory import catalogue
 from scavenger_openstack.laboratory import compare
-from scavenger_openstack.laboratory import detection
-from scavenger_openstack.laboratory import thresholds
+from scavenger_openstack.laboratory import papers
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadRates
 
-DETECTORS = (pathlib.Path(__file__).parents[4]
-             / 'benchmarks/simulated/detectors.py')
-
 VMS = [Workload(f'vm{number}', Priority.FOREGROUND, application='spark')
        for number in range(3)]
-
-
-def task(scenario: str, seed: int) -> detection.Task:
-    [found] = catalogue.find([scenario])
-    return detection.Task(found, seed)
-
-
-@functools.cache
-def record(scenario: str, seed: int) -> dict[str, Any]:
-    return detection.record(task(scenario, seed))
-
-
-def rights(scenario: str, seed: int, name: str) -> list[bool]:
-    return [pair[-1] for pair in record(scenario, seed)['named'][name]]
 
 
 class ThresholdsTest(testtools.TestCase):
@@ -67,7 +43,7 @@ class ThresholdsTest(testtools.TestCase):
             smooth = [value if not step else before + 0.5 * (value - before)
                       for before, value in zip(smooth, interval, strict=True)]
             deviations.append(statistics.pstdev(smooth) / 1000)
-        peaks = thresholds.peaks(self.ticks(values), perfcloud.Params())
+        peaks = papers.peaks(self.ticks(values), perfcloud.Params())
         self.assertIsNone(peaks['cpi_threshold'])
         self.assertAlmostEqual(max(deviations),
                                peaks['io_wait_threshold_s'] or 0.0, 12)
@@ -76,7 +52,7 @@ class ThresholdsTest(testtools.TestCase):
         """They are parameters of the controller, with these no contention."""
         ticks = self.ticks([(1.0, 1.2, 0.9), (1.0, 2.0, 60.0)])
         for learnt, incidents in ((False, 1), (True, 0)):
-            peaks = thresholds.peaks(ticks, perfcloud.Params())
+            peaks = papers.peaks(ticks, perfcloud.Params())
             level = peaks['io_wait_threshold_s'] or 0.0
             controller = perfcloud.Controller(perfcloud.Params(
                 io_wait_threshold_s=level) if learnt else perfcloud.Params())
@@ -84,62 +60,8 @@ class ThresholdsTest(testtools.TestCase):
             self.assertEqual(incidents, len(found[-1].incidents))
 
     def test_nothing_to_learn_from(self) -> None:
-        self.assertEqual(dict.fromkeys(thresholds.PARAMETERS.values()),
-                         thresholds.peaks([], perfcloud.Params()))
-
-
-class NamesTest(testtools.TestCase):
-
-    def test_rows(self) -> None:
-        found = record('disk-antagonist', 3)
-        self.assertEqual(set(detection.CONTROLLERS), set(found['named']))
-        self.assertEqual(set(detection.CONTROLLERS), set(found['caps']))
-
-    def test_perfcloud_with_what_it_learnt(self) -> None:
-        """The thresholds of the paper's machines are above all that this
-        disk shows."""
-        self.assertIn(True, rights('disk-antagonist', 3, 'perfcloud'))
-        self.assertEqual(
-            [], rights('disk-antagonist', 3, 'perfcloud-constants'))
-
-    def test_cpi2_is_of_cpi_alone(self) -> None:
-        """A service that disturbs itself, case 3 of the paper, is no victim
-        by it; the same rule by waits, not in the paper, names innocents."""
-        self.assertEqual([], rights('disk-antagonist', 3, 'cpi2'))
-        self.assertIn(False, rights('disk-antagonist', 3, 'cpi2-run_delay'))
-        self.assertIn(True, rights('disk-antagonist', 3, 'cpi2-io_wait'))
-        self.assertEqual([], rights('self-inflicted', 1, 'cpi2'))
-
-    def test_the_curve(self) -> None:
-        found = record('cache-antagonist', 3)
-        scores = [pair[2] for pair in found['suspected']]
-        self.assertTrue(scores)
-        # It is named from the threshold of the paper on, and not below.
-        least = cpi2.Params().correlation_threshold
-        self.assertEqual({tuple(pair[:2]) for pair in found['suspected']
-                          if pair[2] >= least},
-                         {tuple(pair[:2]) for pair in found['named']['cpi2']})
-        self.assertGreaterEqual(min(scores), detection.LEAST_SCORE)
-
-    def test_precision_and_recall_over_the_threshold(self) -> None:
-        if not DETECTORS.exists():
-            self.skipTest('no benchmarks/ beside the package')
-        self.useFixture(fixtures.PythonPathEntry(str(DETECTORS.parent)))
-        self.addCleanup(lambda: [
-            sys.modules.pop(path.stem, None)
-            for path in DETECTORS.parent.glob('*.py')])
-        detectors = importlib.import_module(DETECTORS.stem)
-        records = [
-            {'victims': {'web': 0.5, 'db': 0.1}, 'antagonists': ['hog'],
-             'suspected': [['web', 'hog', 0.4, True],
-                           ['web', 'calm', 0.2, False]]},
-            {'victims': {'web': 0.3}, 'antagonists': ['hog'],
-             'suspected': [['web', 'hog', 0.15, True]]}]
-        for threshold, precision, recall in (
-                (0.1, (2, 3), (2, 2)), (0.2, (1, 2), (1, 2)),
-                (0.35, (1, 1), (1, 2)), (0.5, (0, 0), (0, 2))):
-            self.assertEqual((precision, recall),
-                             detectors.curve(records, threshold))
+        self.assertEqual(dict.fromkeys(papers.PARAMETERS.values()),
+                         papers.peaks([], perfcloud.Params()))
 
 
 class ClosedLoopTest(testtools.TestCase):
@@ -152,7 +74,7 @@ class ClosedLoopTest(testtools.TestCase):
 
     def scores(self, scenario: str, seed: int, name: str) -> dict[str, Any]:
         found = compare.record(compare.Task(
-            0, task(scenario, seed).scenario, seed, ('none', name)))
+            0, catalogue.find([scenario])[0], seed, ('none', name)))
         self.assertGreater(found['scores'][name]['writes'], 0)
         return {key: found['scores'][name][key]
                 / found['scores']['none'][key]
@@ -171,7 +93,8 @@ class ClosedLoopTest(testtools.TestCase):
 
     def test_ticks(self) -> None:
         """To look at a host changes nothing on it."""
-        drawn = task('disk-antagonist', 3).drawn()._replace(duration_s=150.0)
+        [scenario] = catalogue.find(['disk-antagonist'])
+        drawn = scenario.draw(3)._replace(duration_s=150.0)
         ticks: list[Rates] = []
         policy = bench.POLICIES['alone']
         self.assertEqual(bench.run(drawn, policy),

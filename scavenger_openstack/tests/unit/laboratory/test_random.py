@@ -23,10 +23,10 @@ from scavenger_openstack.agent.apply.actuator import Actuator
 from scavenger_openstack.agent.loop import Loop
 from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack.drivers import base
+from scavenger_openstack.laboratory.agent_parts import InlineExecutor
+from scavenger_openstack.laboratory.agent_parts import SimulatedIsolation
+from scavenger_openstack.laboratory.agent_parts import SimulatedLeases
 from scavenger_openstack.laboratory import bench
-from scavenger_openstack.laboratory.inline_executor import InlineExecutor
-from scavenger_openstack.laboratory.isolation import SimulatedIsolation
-from scavenger_openstack.laboratory.leases import SimulatedLeases
 from scavenger_openstack.simulator.driver import GROUP
 from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.simulator.machine import Machine

@@ -15,7 +15,6 @@ from typing import Any
 import fixtures
 import testtools
 
-from scavenger_openstack.decision import changes
 from scavenger_openstack import errors
 from scavenger_openstack.grounds import Ground
 from scavenger_openstack.grounds import GroundKind
@@ -27,7 +26,6 @@ from scavenger_openstack.recording import order_format
 from scavenger_openstack.recording import rates_table
 from scavenger_openstack.recording import replay as recordings_
 from scavenger_openstack.recording import table_files
-from scavenger_openstack.tests.unit import odd_names
 from scavenger_openstack.tests.unit import recordings
 from scavenger_openstack import text as text_
 from scavenger_openstack.types import Cap
@@ -143,15 +141,6 @@ class ReplayTestCase(testtools.TestCase):
 
 
 class VerifyTest(ReplayTestCase):
-
-    def test_all_that_can_happen_is_decided_again(self) -> None:
-        for seed, mode in ((1, Mode.ENFORCE), (2, Mode.ENFORCE),
-                           (3, Mode.OBSERVE), (4, Mode.OFF)):
-            self.record(500, seed, mode)
-            ticks, decisions, difference = self.verify()
-            self.assertIsNone(difference)
-            self.assertEqual(500, ticks)
-            self.assertGreater(decisions, 100)
 
     def test_all_that_operators_ask_for_counts(self) -> None:
         for seed, mode in ((1, Mode.ENFORCE), (2, Mode.ENFORCE),
@@ -271,19 +260,6 @@ class VerifyTest(ReplayTestCase):
 
 class SettingsTest(ReplayTestCase):
 
-    def test_what_if(self) -> None:
-        self.record(50)
-        before = self.steps()
-        self.assertEqual(
-            [step.wanted for step in before],
-            [step.wanted for step in self.steps('scavenger.memory_c=2.0')])
-        after = self.steps('scavenger.use_memory=false')
-        self.assertTrue(any(step.wanted for step in after))
-        self.assertFalse([key for step in after for key in step.wanted
-                          if key[1] is Knob.MEMORY_BYTES])
-        self.assertFalse(any(step.decided and step.decided.decisions
-                             for step in self.steps('scavenger.mode=off')))
-
     def test_from_observe_to_enforce(self) -> None:
         self.record(50, mode=Mode.OBSERVE)
         self.assertTrue(any(step.would for step in self.steps()))
@@ -382,18 +358,6 @@ class TableTest(ReplayTestCase):
         self.assertEqual((None, 'no longer wanted (was 0.1)'),
                          (removed['value'], removed['reason']))
 
-    def test_configured_controllers(self) -> None:
-        for line, mode in (('scavenger.mode=observe', Mode.ENFORCE),
-                           ('scavenger.mode=off', Mode.OFF)):
-            found = replay_settings.of_options(recordings.options(line), True)
-            self.assertEqual(
-                {'scavenger': mode, 'io_shares': Mode.ENFORCE,
-                 'attribution': Mode.ENFORCE},
-                {one.name: one.mode for one in found.controllers})
-        found = replay_settings.of_options(recordings.options(), False)
-        self.assertEqual(['attribution'],
-                         [one.name for one in found.controllers])
-
 
 class CompareTest(ReplayTestCase):
 
@@ -402,13 +366,6 @@ class CompareTest(ReplayTestCase):
         return replay_compare.compare(
             source, before, replay_settings.changed(before, changes),
             ('recorded', ' '.join(changes)))
-
-    def test_the_same_is_the_same(self) -> None:
-        self.record(100)
-        found = self.compare('scavenger.memory_c=2')
-        self.assertIsNone(found.first)
-        self.assertEqual((found.one, 100), (found.two, found.one.ticks))
-        self.assertIn('no difference', list(found.lines())[-1])
 
     def test_counts_and_the_first_difference(self) -> None:
         for mode in (Mode.ENFORCE, Mode.OBSERVE):
@@ -435,27 +392,3 @@ class CompareTest(ReplayTestCase):
             self.assertEqual('comparison', document['type'])
             self.assertEqual([one.ticks, two.ticks], [
                 each['ticks'] for each in document['settings']])
-
-
-class LinesTest(ReplayTestCase):
-
-    def test_columns_are_aligned_and_names_harmless(self) -> None:
-        self.record(60)
-        table = replay_output.Table()
-        lines = [line for step in self.steps() for line in table.lines(step)]
-        begin = lines[0].index('KNOB')
-        knobs = {line[begin:begin + 18].split()[0] for line in lines[1:]}
-        self.assertLess({Knob.PAUSED}, knobs)
-        self.assertLessEqual(knobs, {'incident', *Knob})
-        self.assertTrue(all(line.isprintable() for line in lines))
-        self.assertTrue(any('would: ' in line for line in lines))
-
-    def test_names_of_any_width(self) -> None:
-        caps = {(name, Knob.CPU_CORES): Cap(name, Knob.CPU_CORES, 0.5, name,
-                                            'why')
-                for name in odd_names.NAMES}
-        for several in (False, True):
-            lines = list(replay_output.Table(several).lines(replay.Step(
-                1.0, '数据', changes.Changed(caps), None, {}, {}, ({}, {}))))
-            for word in ('cpu_cores  ', 'why'):
-                self.assertEqual(1, len(odd_names.begins(lines, word)), word)

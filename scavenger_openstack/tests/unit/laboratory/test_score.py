@@ -119,8 +119,3 @@ class ScoreTest(testtools.TestCase):
             alone=outcome(),
             unmanaged=outcome(hog=NOTHING._replace(cpu_work=4.0)))
         self.close(0.5, found.work_ratio)
-
-    def test_nothing_there(self) -> None:
-        found = score.score(drawn(WEB, HOG), outcome(), alone=outcome(),
-                            unmanaged=outcome())
-        self.assertEqual((None,) * 5, found[:5])

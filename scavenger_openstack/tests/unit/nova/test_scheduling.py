@@ -260,7 +260,7 @@ class Scheduling(SchedulingCase):
         for later_s, names in ((0, {'a'}), (60, {'a'}), (1, set())):
             now[0] += later_s
             kept.refresh()
-            self.assertEqual(names, set(kept.last()), str(later_s))
+            self.assertEqual(names, set(kept.last_hosts()), str(later_s))
 
     def test_it_is_read_again_and_again(self) -> None:
         self.say(told('a'))

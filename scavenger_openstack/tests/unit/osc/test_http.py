@@ -89,7 +89,7 @@ class Requests(testtools.TestCase):
                            f'http://127.0.0.1:{server.port}{path}')
 
     def refused(self, client: http.Client, method: str = 'GET') -> str:
-        return str(self.assertRaises(exceptions.CommandError, client.one,
+        return str(self.assertRaises(exceptions.CommandError, client.resource,
                                      'host', method, '/v1/hosts/a'))
 
     def test_what_is_asked(self) -> None:
@@ -103,7 +103,7 @@ class Requests(testtools.TestCase):
 
         for path in ('', '/', '/v1', '/v1/'):
             self.assertEqual(
-                {'name': 'a'}, self.client(answer, path).one(
+                {'name': 'a'}, self.client(answer, path).resource(
                     'host', 'PATCH', '/v1/hosts/a', {'modes': {}}))
         self.assertEqual(
             [('PATCH', '/v1/hosts/a?', {'modes': {}},

@@ -16,6 +16,8 @@ import fixtures
 from osc_lib.command import command
 import testtools
 
+from scavenger_openstack import grounds
+from scavenger_openstack.osc.commands import incident
 from scavenger_openstack.osc import plugin
 
 TOP = pathlib.Path(__file__).parents[4]
@@ -88,6 +90,14 @@ class Commands(testtools.TestCase):
                     f'{where}: {action.help}')
                 self.assertGreater(len(str(action.help).split()), 1, where)
             parser.format_help()
+
+    def test_kinds_of_evidence(self) -> None:
+        lister = incident.ListIncidents(
+            None, None)    # type: ignore[arg-type]
+        [action] = [action for action in lister.get_parser('x')._actions
+                    if action.dest == 'evidence_kind']
+        for kind in grounds.GroundKind:
+            self.assertIn(kind, str(action.help))
 
     def ours(self, parser: argparse.ArgumentParser,
              one: command.Command) -> list[argparse.Action]:

@@ -139,7 +139,7 @@ class Rows(testtools.TestCase):
         options = arguments('shell')
         options.variables, options.prefix = [], ''
         name = 'a"$(touch x)`touch y`\\'
-        names, cells = table.one(options, COLUMNS, {'name': name})
+        names, cells = table.record(options, COLUMNS, {'name': name})
         out = io.StringIO()
         shell_format.ShellFormatter().emit_one(names, cells, out, options)
         done = subprocess.run(
@@ -162,7 +162,7 @@ class Rows(testtools.TestCase):
                              (options.columns, options.sort_columns))
 
     def test_one(self) -> None:
-        names, cells = table.one(arguments('json'), COLUMNS, {'name': 'x'})
+        names, cells = table.record(arguments('json'), COLUMNS, {'name': 'x'})
         self.assertEqual({'name': 'x', 'display_name': None,
                           'interference_s': None, 'limited': None},
                          {name: cell.machine_readable() for name, cell

@@ -41,7 +41,7 @@ class Published(testtools.TestCase):
         return found
 
     def look(self, now: float | None = None) -> Mapping[str, str] | None:
-        return self.reader.look(self.now if now is None else now, STALE_S)
+        return self.reader.read(self.now if now is None else now, STALE_S)
 
     def test_what_is_published_is_read(self) -> None:
         self.assertIsNone(self.look())
@@ -68,7 +68,7 @@ class Published(testtools.TestCase):
         self.assertRaises(OSError, publisher.beat, {}, self.now + 1)
         self.assertRaises(OSError, publisher.beat, KINDS, self.now + 1)
         small.end()
-        self.assertEqual(before, watcher.Wanted().look(self.directory))
+        self.assertEqual(before, watcher.Wanted().read(self.directory))
         self.assertEqual({watcher.NAME, watcher.WANTED},
                          set(os.listdir(self.path)))
         publisher.beat(KINDS, self.now + 1)
@@ -81,7 +81,7 @@ class Published(testtools.TestCase):
         self.assertEqual(kinds, self.look())
         watcher.write_wanted(self.path, list(kinds))
         self.assertEqual(list(kinds), abilities.valid(
-            watcher.Wanted().look(self.directory)))
+            watcher.Wanted().read(self.directory)))
 
     def test_only_for_a_while(self) -> None:
         self.publisher().beat(KINDS, self.now)
@@ -210,20 +210,20 @@ class Published(testtools.TestCase):
 
     def test_wanted(self) -> None:
         wanted = watcher.Wanted()
-        self.assertEqual([], wanted.look(self.directory))
+        self.assertEqual([], wanted.read(self.directory))
         for kinds in ([], ['net 1 '], ['net 1 ', 'net 1 x']):
             watcher.write_wanted(self.path, kinds)
-            self.assertEqual(kinds, wanted.look(self.directory))
-            self.assertIs(wanted.look(self.directory),
-                          wanted.look(self.directory))
+            self.assertEqual(kinds, wanted.read(self.directory))
+            self.assertIs(wanted.read(self.directory),
+                          wanted.read(self.directory))
         file = self.path / watcher.WANTED
         for garbage in ('', '{', '[' * 100000, '\0', 'x' * 100000):
             file.unlink()
             file.write_text(garbage)
-            self.assertEqual([], wanted.look(self.directory), garbage[:9])
+            self.assertEqual([], wanted.read(self.directory), garbage[:9])
         file.unlink()
         file.mkdir()
-        self.assertEqual([], wanted.look(self.directory))
+        self.assertEqual([], wanted.read(self.directory))
 
 
 class Kinds(testtools.TestCase):

@@ -16,9 +16,6 @@ class MissRatio(testtools.TestCase):
         self.assertEqual(0.02, cache.miss_ratio(0.02, 0.6, 100, 500, 1.5))
         self.assertEqual(0.6, cache.miss_ratio(0.02, 0.6, 100, 0, 1.5))
 
-    def test_straight_line(self) -> None:
-        self.assertAlmostEqual(0.4, cache.miss_ratio(0.2, 0.6, 100, 50, 1.0))
-
     def test_first_bytes_help_most(self) -> None:
         self.assertLess(cache.miss_ratio(0, 1, 100, 50, 2.0), 0.5)
 
@@ -28,15 +25,6 @@ class Occupancy(testtools.TestCase):
     def test_by_insertion(self) -> None:
         self.assertEqual([25.0, 75.0], cache.occupancy(
             [1, 3], [1000, 1000], 100))
-
-    def test_no_more_than_the_footprint(self) -> None:
-        # The first needs 10; 90 are left for 1 : 2.
-        self.assertEqual([10.0, 30.0, 60.0], cache.occupancy(
-            [5, 1, 2], [10, 1000, 1000], 100))
-
-    def test_all_fit(self) -> None:
-        self.assertEqual([10.0, 20.0], cache.occupancy([1, 9], [10, 20],
-                                                       100))
 
     def test_who_inserts_nothing_holds_nothing(self) -> None:
         self.assertEqual([0.0, 100.0], cache.occupancy(

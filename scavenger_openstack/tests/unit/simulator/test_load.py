@@ -23,18 +23,10 @@ def loads(*phases: Phase, until: int = 100, repeat: bool = True,
 
 class Phases(testtools.TestCase):
 
-    def test_constant(self) -> None:
-        self.assertEqual({0.7}, set(loads(Phase(level=0.7))))
-
     def test_one_after_the_other_and_again(self) -> None:
         found = loads(Phase(for_s=2, level=1), Phase(for_s=3, level=0),
                       until=8)
         self.assertEqual([1, 1, 0, 0, 0, 1, 1, 0], found)
-
-    def test_without_repeat_the_last_stays(self) -> None:
-        found = loads(Phase(for_s=2, level=1), Phase(for_s=3, level=0.5),
-                      until=20, repeat=False)
-        self.assertEqual([0.5] * 18, found[2:])
 
     def test_ramp_starts_where_the_last_ended(self) -> None:
         found = loads(Phase(for_s=2, level=1),
@@ -52,10 +44,6 @@ class Phases(testtools.TestCase):
         self.assertAlmostEqual(3.0, max(found))
         self.assertAlmostEqual(1.0, min(found))
         self.assertAlmostEqual(2.0, statistics.fmean(found))
-
-    def test_never_below_nothing(self) -> None:
-        found = loads(Phase(shape='wave', period_s=40, depth=3.0))
-        self.assertEqual(0.0, min(found))
 
     def test_a_late_start_is_in_the_right_phase(self) -> None:
         load = Load((Phase(for_s=10, level=1), Phase(for_s=10, level=0)),

@@ -61,14 +61,16 @@ incidents = st.builds(
 limits = st.builds(
     report.Limit, **entry, workload=names, knob=knobs,
     what=st.sampled_from(['set', 'changed', 'removed']), since_s=times,
-    owner=names, value=values, original=values, reason=sentences,
+    owner=names, value=values, original=values, lowest=values,
+    highest=values, reason=sentences,
     why=sentences,
     incidents=st.lists(incident_ids, max_size=3))
 kills = st.builds(report.Kill, **entry, workload=names, processes=counts,
                   owner=names, reason=sentences)
 agent_events = st.builds(
     report.AgentEvent, **entry,
-    what=st.sampled_from(['started', 'state', 'ended']), detail=sentences)
+    what=st.sampled_from(['started', 'state', 'ended']), detail=sentences,
+    pid=counts)
 statistics = st.builds(
     report.Statistics, **entry, project=projects, application=names,
     signal=names, cpu_model=maybes, hour_s=times, n=firsts, mean=numbers,

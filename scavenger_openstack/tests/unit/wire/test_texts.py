@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Iterator
 import functools
+import pathlib
 import re
 import sys
 from typing import Any
@@ -23,21 +24,24 @@ from oslo_config import cfg
 import testtools
 
 from scavenger_openstack.agent.control_plane import reports
+from scavenger_openstack.agent.events import steady_clock
+from scavenger_openstack.agent.events import store
+from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent import parts
-from scavenger_openstack.agent import transitions
 from scavenger_openstack.algorithms import flavor
 from scavenger_openstack.api import faults
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api import validation
 from scavenger_openstack import conf as conf_
 from scavenger_openstack import errors
+from scavenger_openstack import events
 from scavenger_openstack.grounds import Ground
 from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.nova import tags
 from scavenger_openstack.restore import grammar
 from scavenger_openstack.tests.unit.wire.messages import ANY_NUMBER
 from scavenger_openstack.tests.unit.wire.messages import ANY_TEXT
-from scavenger_openstack.types import Action
+from scavenger_openstack.types import Cap
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Instance
@@ -231,15 +235,16 @@ class OfAgents(testtools.TestCase):
                 some[4], GroundKind.DIRECT, number, number, number,
                 tuple(some), number, number, number),) * 1000)
         for event in (
-                transitions.IncidentEvent(number, 'began', some[7], incident,
-                                          number),
-                transitions.KillEvent(number, Action(*some[:4]), 1),
-                transitions.AgentEvent(number, 'started', some[0]),
-                limit(some, number, knob)):
-            codec.checked(
-                reports.entry(reports.Happened(event, [
-                    (some[8], some[9], [number], [number])], number)),
-                report.AnyEntry, report.MAX_ENTRY_BYTES)
+                events.incident_event(
+                    number, 'began', some[7], incident, number, [
+                        (some[8], some[9], [number], [number])]),
+                tick_events.agent_event(number, 'started', some[0]),
+                events.limit_event(
+                    number, 'set', Cap(some[0], knob, some[1], some[2],
+                                       some[3]),
+                    original=number, lowest=number, highest=some[1],
+                    why=some[4], since_s=number, incidents=(some[5],))):
+            codec.checked(event, report.AnyEntry, report.MAX_ENTRY_BYTES)
 
     @settings(max_examples=100, deadline=None)
     @given(ANY_TEXT)
@@ -260,17 +265,10 @@ class OfAgents(testtools.TestCase):
             conf.set_override('host', name, 'agent')
             error = self.assertRaises(
                 errors.ConfigError, parts.load_sync, conf,
-                lambda data: data, lambda *of: ())
+                lambda data: data, store.Store(pathlib.Path(), 0),
+                steady_clock.SteadyClock(0.0, 0.0))
             self.assertIn('[agent] host', str(error))
             self.assertTrue(str(error).isprintable())
-
-
-def limit(some: list[str], number: float, knob: Knob
-          ) -> transitions.LimitEvent:
-    return transitions.LimitEvent(
-        wall_time_s=number, what='set', workload=some[0], knob=knob,
-        value=some[1], original=number, owner=some[2], reason=some[3],
-        why=some[4], since_s=number, incidents=(some[5],))
 
 
 class UuidsTest(testtools.TestCase):

@@ -14,8 +14,8 @@ from scavenger_openstack.agent.apply import actuator as actuator_
 from scavenger_openstack.decision import arbitrate
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
-from scavenger_openstack.laboratory.inline_executor import InlineExecutor
-from scavenger_openstack.laboratory.leases import SimulatedLeases
+from scavenger_openstack.laboratory.agent_parts import InlineExecutor
+from scavenger_openstack.laboratory.agent_parts import SimulatedLeases
 from scavenger_openstack import log_once
 from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.simulator.machine import Machine

@@ -22,7 +22,7 @@ from scavenger_openstack.agent.control_plane import head
 from scavenger_openstack.agent.control_plane import sums
 from scavenger_openstack.agent.control_plane import sync
 from scavenger_openstack.agent.control_plane import tries
-from scavenger_openstack.agent import transitions
+from scavenger_openstack.agent.events import store
 from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms.cpi2 import specs
 from scavenger_openstack.decision import orders
@@ -30,9 +30,7 @@ from scavenger_openstack import errors
 from scavenger_openstack import knobs
 from scavenger_openstack.restore import records
 from scavenger_openstack.tests.unit.wire import messages
-from scavenger_openstack.types import Action
 from scavenger_openstack.types import HostSample
-from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
@@ -86,8 +84,9 @@ def sample(time_s: float, wall_s: float = 1_700_000_000.0) -> HostSample:
         memory_total_bytes=8 * 10 ** 9, links={'eth0': 1e9})
 
 
-def kill(name: str) -> transitions.KillEvent:
-    return transitions.KillEvent(1.0, Action(name, 'kill', 'o', 'why'), 1)
+def kill(name: str, reason: str = 'why') -> report.Kill:
+    return report.Kill(sequence=1, time_s=1.0, workload=name, processes=1,
+                       owner='o', reason=reason)
 
 
 class Conductor:
@@ -127,9 +126,11 @@ class SyncTestCase(testtools.TestCase):
         self.log = self.useFixture(fixtures.FakeLogger())
 
     def make(self, call: Any = None, **options: Any) -> sync.Sync:
-        return sync.make(call or self.conductor, self.directory, **{
-            'host': 'h', 'boot_id': 'b', 'version': '1', 'sync_s': 10.0,
-            'spool_bytes': 2 ** 20, **options})
+        self.store = store.Store(self.directory / 'history', 2 ** 20, 2 ** 20)
+        self.addCleanup(self.store.close)
+        return sync.make(call or self.conductor, self.directory, self.store,
+                         **{'host': 'h', 'boot_id': 'b', 'version': '1',
+                            'sync_s': 10.0, **options})
 
     def turn(self, *seen: HostSample) -> bool:
         for one in seen:
@@ -217,76 +218,6 @@ class ReportTest(SyncTestCase):
         self.turn()
         self.assertIsNotNone(self.conductor.reports[-1].workloads)
 
-    def test_events(self) -> None:
-        incident = Incident('0' * 32, 90.0, 'h', 'v', 'cpi', 2.0,
-                            float('nan'), 'cache', (('/a', 0.9), ('/b', 0.1)),
-                            ('/a',), 'limit /a', named_earlier=('/c',))
-        found = self.make(evidence=lambda name, one: [
-            ('v', 'cpi', [90.0, 95.0], [1.0, None])] if name == 'one' else ())
-        found.happened([
-            transitions.AgentEvent(999.0, 'started', 'one enforce', 7),
-            transitions.LimitEvent(1000.0, 'set', '/a', Knob.CPU_CORES,
-                                   'one', 'because', None, 0.5, 0.5, 0.5,
-                                   1000.0, incidents=('0' * 32,)),
-            transitions.IncidentEvent(1000.0, 'began', 'one', incident,
-                                      970.0),
-            transitions.KillEvent(1000.0, Action('/b', 'kill', 'o', 'why'),
-                                  3)])
-        self.assertTrue(found.turn())
-        agent, limit, began, killed = [
-            one for _, one in self.conductor.entries]
-        assert isinstance(agent, report.AgentEvent)
-        self.assertEqual(('started', 1, 999.0),
-                         (agent.what, agent.sequence, agent.time_s))
-        assert isinstance(limit, report.Limit)
-        self.assertEqual((['0' * 32], 0.5, None), (
-            limit.incidents, limit.value, limit.original))
-        assert isinstance(began, report.Incident)
-        self.assertEqual(None, began.threshold)
-        self.assertEqual([('/a', 0.9, True, False), ('/c', None, True, True),
-                          ('/b', 0.1, False, False)],
-                         [(one.workload, one.score, one.antagonist,
-                           one.earlier) for one in began.suspects])
-        # It begins where its evidence does.
-        self.assertEqual((1000.0, 970.0), (began.time_s, began.begun_s))
-        self.assertEqual([report.Series(
-            workload='v', signal='cpi', times_s=[970.0, 975.0],
-            values=[1.0, None])], began.evidence)
-        assert isinstance(killed, report.Kill)
-        self.assertEqual(('/b', 3), (killed.workload, killed.processes))
-
-    def test_measurements_when_a_limit_was_judged_and_at_the_end(self
-                                                                 ) -> None:
-        one = Incident('0' * 32, 90.0, 'h', 'v', 'cpi', 2.0, 1.0, 'cache')
-        found = self.make(evidence=lambda name, one: [
-            ('v', 'cpi', [90.0], [1.0])])
-        found.happened([transitions.IncidentEvent(
-            1000.0, what, 'one', dataclasses.replace(one, outcome=outcome),
-            970.0) for what, outcome in (
-                ('began', 'open'), ('changed', 'open'),
-                ('changed', 'refuted'), ('ended', 'refuted'))])
-        self.assertTrue(found.turn())
-        self.assertEqual([1, 0, 1, 1], [
-            len(entry.evidence) for _, entry in self.conductor.entries
-            if isinstance(entry, report.Incident)])
-
-    def test_an_incident_that_goes_on(self) -> None:
-        """It is told now and then, or it would seem to be over long ago."""
-        one, two = (transitions.IncidentEvent(
-            1000.0, 'began', 'one', Incident(
-                number * 32, 90.0, 'h', 'v', 'cpi', 2.0, 1.0, 'cache'), 970.0)
-            for number in '12')
-        self.sync.happened([one, two, two._replace(what='ended')])
-        self.turn()
-        self.sync.stop()        # then it is time
-        self.turn()
-        *_, last = [entry for _, entry in self.conductor.entries]
-        assert isinstance(last, report.Incident)
-        self.assertEqual(('1' * 32, 'changed', 970.0, 'open'),
-                         (last.id, last.what, last.begun_s, last.outcome))
-        self.assertGreater(last.time_s, 1e9)
-        self.assertEqual(4, len(self.conductor.entries))
-
     def test_statistics(self) -> None:
         """What two hosts tell of an hour makes the whole when merged."""
         values = [1.0, 2.5, 2.0, 7.0]
@@ -326,7 +257,7 @@ class FaultTest(SyncTestCase):
     def test_nothing_is_lost_or_told_twice(self) -> None:
         self.conductor.fault = lambda told: errors.ScavengerError('gone')
         for name in 'abc':
-            self.sync.happened([kill(name)])
+            self.store.add([kill(name)])
             self.assertFalse(self.turn())
         self.assertEqual(1, self.log.output.count('gone'))
         self.conductor.fault = lambda told: None
@@ -338,19 +269,19 @@ class FaultTest(SyncTestCase):
 
     def test_another_start(self) -> None:
         """What the run before did not tell comes first, under its id."""
-        self.sync.happened([kill('a')])
+        self.store.add([kill('a')])
         self.sync.take()
-        self.sync.spool.close()
+        self.store.close()
         after = self.make()
-        after.happened([kill('b')])
+        self.store.add([kill('b')])
         self.assertTrue(after.turn())
-        self.assertEqual([self.sync.spool.run_id, after.spool.run_id],
+        self.assertEqual([self.sync.store.run_id, after.store.run_id],
                          [run for run, _ in self.conductor.entries])
         self.assertEqual(['a', 'b'], self.conductor.names())
 
     def test_it_has_less_than_it_was_sent(self) -> None:
         self.conductor.answer = {'acknowledged': 1}
-        self.sync.happened(map(kill, 'abc'))
+        self.store.add(map(kill, 'abc'))
         self.turn()
         self.conductor.answer = {}
         self.turn()
@@ -358,14 +289,14 @@ class FaultTest(SyncTestCase):
 
     def test_it_says_it_has_more_than_it_was_sent(self) -> None:
         self.conductor.answer = {'acknowledged': 10 ** 6}
-        self.sync.happened([kill('a')])
+        self.store.add([kill('a')])
         self.turn()
-        self.sync.happened([kill('b')])
+        self.store.add([kill('b')])
         self.turn()
         self.assertEqual(['a', 'b'], self.conductor.names())
 
     def test_long_backlog(self) -> None:
-        self.sync.happened(kill(f'k{number}') for number in range(1200))
+        self.store.add(kill(f'k{number}') for number in range(1200))
         self.assertTrue(self.turn())
         self.assertEqual(1200, len(self.conductor.names()))
         self.assertEqual(3, len(self.conductor.reports))
@@ -377,7 +308,7 @@ class FaultTest(SyncTestCase):
                 getattr(one, 'workload', '') == 'bad'
                 for one in told.entries) else None
         self.conductor.fault = fault
-        self.sync.happened(map(kill, ['a', 'b', 'bad', 'c']))
+        self.store.add(map(kill, ['a', 'b', 'bad', 'c']))
         for _ in range(20):
             self.turn()
         self.assertEqual(['a', 'b', 'c'], self.conductor.names())
@@ -398,7 +329,7 @@ class FaultTest(SyncTestCase):
             return errors.WireError('bad') if (
                 told.entries and next(count) % 7) else None
         self.conductor.fault = fault
-        self.sync.happened(map(kill, 'abcde'))
+        self.store.add(map(kill, 'abcde'))
         for _ in range(20):
             self.turn()
         self.assertEqual([*'abcde'], self.conductor.names())
@@ -408,7 +339,7 @@ class FaultTest(SyncTestCase):
         all the while, and at last what follows it."""
         self.refuse(errors.Unreachable, 'bad')
         self.conductor.answer = {'directives': DIRECTIVES}
-        self.sync.happened(map(kill, ['a', 'b', 'bad', 'c']))
+        self.store.add(map(kill, ['a', 'b', 'bad', 'c']))
         for _ in range(5 * head.PATIENCE):
             self.turn()
         self.assertEqual('one', self.sync.directives.digest)
@@ -420,7 +351,7 @@ class FaultTest(SyncTestCase):
 
     def test_an_outage(self) -> None:
         """However long it is nothing is set aside."""
-        self.sync.happened(map(kill, 'abc'))
+        self.store.add(map(kill, 'abc'))
         self.conductor.fault = lambda told: errors.Unreachable('away')
         for _ in range(3 * head.LATER_TRIES):
             self.assertFalse(self.turn())
@@ -432,7 +363,7 @@ class FaultTest(SyncTestCase):
     def test_a_conductor_that_takes_no_more(self) -> None:
         """Of this host, for however long: nothing is set aside, directives
         arrive, and then all goes on at once."""
-        self.sync.happened(map(kill, 'abc'))
+        self.store.add(map(kill, 'abc'))
         self.conductor.fault = lambda told: errors.Busy(
             'no more') if told.entries else None
         self.conductor.answer = {'directives': DIRECTIVES}
@@ -446,7 +377,7 @@ class FaultTest(SyncTestCase):
 
     def test_one_entry_is_never_acknowledged(self) -> None:
         """Each report is answered, and all the same nothing moves."""
-        self.sync.happened(map(kill, 'ab'))
+        self.store.add(map(kill, 'ab'))
         self.conductor.answer = {'acknowledged': 0}
         for _ in range(head.TRIES):
             self.assertTrue(self.turn())
@@ -468,13 +399,13 @@ class FaultTest(SyncTestCase):
             self.sync = self.make(lambda data: json.dumps({
                 **json.loads(self.conductor(data)),
                 **odd}).encode())           # noqa: B023
-            self.sync.happened([kill('a'), kill('b')])
+            self.store.add([kill('a'), kill('b')])
             for _ in range(3):
                 self.assertFalse(self.turn())
         self.assertEqual([*'abab'], self.conductor.names())
         # One that says nothing of it is no proof against an entry.
         self.sync = self.make(lambda data: b'[]')
-        self.sync.happened([kill('c')])
+        self.store.add([kill('c')])
         for _ in range(3 * head.TRIES):
             self.assertFalse(self.turn())
         self.assertEqual(0, self.sync.facts()['set_aside'])
@@ -482,7 +413,7 @@ class FaultTest(SyncTestCase):
     def test_all_is_refused(self) -> None:
         """As by another version: nothing is lost."""
         self.conductor.fault = lambda told: errors.WireError('version')
-        self.sync.happened(map(kill, 'abc'))
+        self.store.add(map(kill, 'abc'))
         for _ in range(10):
             self.assertFalse(self.turn())
         self.conductor.fault = lambda told: None
@@ -503,7 +434,7 @@ class FaultTest(SyncTestCase):
             return errors.WireError('no\nERROR forged ' + 'x' * 10 ** 6
                                     ) if told.entries else None
         self.conductor.fault = fault
-        self.sync.happened([kill('a')])
+        self.store.add([kill('a')])
         for _ in range(4):
             self.turn()
         self.assertIn('it is left out', self.log.output)
@@ -536,9 +467,8 @@ class FaultTest(SyncTestCase):
             f'/batch/{number}-' + 'a' * 230, Priority.BACKGROUND,
             source='b' * 255, application='c' * 255))
             for number in range(900))
-        self.sync.happened(transitions.KillEvent(
-            1.0, Action(str(number), 'kill', 'o', 'x' * 1900), 1)
-            for number in range(300))
+        self.store.add(kill(str(number), 'x' * 1900)
+                           for number in range(300))
         self.turn(HostSample('h', 'b', 1.0, 1.0, many))
         self.turn()
         self.turn()
@@ -552,13 +482,13 @@ class FaultTest(SyncTestCase):
     def test_the_thread(self) -> None:
         """It calls by itself, and says the rest when it ends."""
         one = self.make(sync_s=0.05)
-        one.happened([kill('a')])
+        self.store.add([kill('a')])
         one.start()
         for _ in range(200):
             if self.conductor.names() == ['a']:
                 break
             time.sleep(0.05)
-        one.happened([kill('b')])
+        self.store.add([kill('b')])
         one.stop()
         self.assertEqual(['a', 'b'], self.conductor.names())
         self.assertEqual('', one.facts()['fault'])

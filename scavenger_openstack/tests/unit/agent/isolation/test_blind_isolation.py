@@ -52,7 +52,7 @@ class Cpus:
     def idle_count(self, cpus: frozenset[int]) -> int:
         return len(self.idle & cpus)
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         pass
 
     def observe(self) -> None:

@@ -77,7 +77,7 @@ class Turns:
             self._left = max(0, self._left - 1)
             return self._dice.randint(0, len(cpus))
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         pass
 
     def observe(self) -> None:

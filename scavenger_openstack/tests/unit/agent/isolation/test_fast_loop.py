@@ -32,7 +32,7 @@ class Cpus:
         self.watched = cpus
         return self.number
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         self.looks += 1
 
     def observe(self) -> None:

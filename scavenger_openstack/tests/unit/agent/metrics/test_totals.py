@@ -9,11 +9,12 @@ from typing import Any
 
 import testtools
 
+from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent import loop
 from scavenger_openstack.agent.metrics import totals
-from scavenger_openstack.agent import transitions
 from scavenger_openstack.decision import rates
 from scavenger_openstack.decision import settle
+from scavenger_openstack import events
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import HostSample
@@ -22,6 +23,7 @@ from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
+from scavenger_openstack.wire import codec
 
 LIMIT = Cap('b', Knob.CPU_CORES, 0.5, 'scavenger', 'a test')
 KEY = 'b', Knob.CPU_CORES
@@ -112,21 +114,20 @@ class Totals(testtools.TestCase):
         self.assertEqual(0, found['core'])
 
     def test_events(self) -> None:
-        limit = transitions.LimitEvent(0.0, 'set', 'b', Knob.CPU_CORES,
-                                       'scavenger', '')
+        limit = events.limit_event(0.0, 'set', LIMIT)
         self.totals.happened([
-            limit, limit, limit._replace(what='removed'),
-            *(transitions.IncidentEvent(0.0, what, 'attribution',
-                                        incident('disk', outcome))
+            limit, limit, codec.replace(limit, what='removed'),
+            *(events.incident_event(0.0, what, 'attribution',
+                                    incident('disk', outcome), 0.0)
               for what, outcome in (('began', 'open'), ('ended', 'ended'),
-                                    ('ended', 'confirmed'), ('ended', '?'))),
-            transitions.AgentEvent(0.0, 'started')])
+                                    ('ended', 'confirmed'))),
+            tick_events.agent_event(0.0, 'started')])
         rows = self.rows()
         self.assertEqual([['cpu_cores', 'scavenger', 'removed', 1],
                           ['cpu_cores', 'scavenger', 'set', 2]],
                          rows['limit_changes_total'])
-        self.assertEqual([['disk', 'confirmed', 1], ['disk', 'ended', 1],
-                          ['disk', 'other', 1]], rows['incidents_total'])
+        self.assertEqual([['disk', 'confirmed', 1], ['disk', 'ended', 1]],
+                         rows['incidents_total'])
 
     def test_background_use_adds_up(self) -> None:
         """Over workloads that end, and without what is not known."""

@@ -65,19 +65,6 @@ class NamingTest(ShopCase):
         for decision in self.turn(200):
             self.assertEqual(first, {one.id for one in decision.incidents})
 
-    def test_background_has_no_antagonists(self) -> None:
-        self.shop = [dataclasses.replace(one, priority=Priority.BACKGROUND)
-                     for one in SHOP]
-        for decision in self.turn(400):
-            self.assertEqual(((), ()), (decision.caps, decision.incidents))
-            self.assertEqual({}, decision.facts['suffering'])
-
-    def test_nothing_disturbs(self) -> None:
-        self.harm = 0.0
-        for decision in self.turn(900):
-            self.assertEqual(((), ()), (decision.caps, decision.incidents))
-            self.assertEqual(0, decision.facts['disturbances'])
-
     def test_without_hardware_counters(self) -> None:
         """Grade C: cpi and misses are not there, run_delay is."""
         whole = self.rates
@@ -323,12 +310,6 @@ class LimitingTest(ShopCase):
             found, time_s=self.now, workloads=tuple([
                 one for one in found.workloads if one.workload is not HOG])))
         self.assertEqual((), decision.caps)
-
-    def test_never_below_the_floor(self) -> None:
-        self.harm = 3.0
-        for decision in self.turn(600):
-            for cap in decision.caps:
-                self.assertGreaterEqual(float(cap.value), 0.1)
 
     def test_what_nothing_is_limited_for(self) -> None:
         """What disturbs it is found and shown."""

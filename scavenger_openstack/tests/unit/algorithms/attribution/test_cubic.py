@@ -25,10 +25,6 @@ class CubicTest(testtools.TestCase):
         self.assertGreater(curve[48] - curve[42], 4 * (curve[30]
                                                        - curve[24]))
 
-    def test_starts_below_what_is_safe(self) -> None:
-        cap = Cubic(4.0, 2.0, floor=0.1, cut=0.5, plateau=10)
-        self.assertAlmostEqual(1.0, cap.value)
-
     def test_grows_by_a_part_until_contention_is_met(self) -> None:
         cap = Cubic(4.0, 0.2, floor=0.01, cut=0.5, plateau=100)
         curve = []
@@ -60,16 +56,6 @@ class CubicTest(testtools.TestCase):
         self.assertAlmostEqual(2.4, cap.value)
         cap.contended(3.0, cut=0.2)     # nor could it since
         self.assertAlmostEqual(2.4 * 0.8, cap.value)
-
-    def test_never_below_the_floor(self) -> None:
-        cap = Cubic(4.0, 0.2, floor=0.5, cut=0.9, plateau=10)
-        self.assertEqual(0.5, cap.value)
-        for _ in range(20):
-            cap.contended(0.0, cut=0.9)
-        self.assertEqual(0.5, cap.value)
-        for _ in range(40):
-            cap.quiet(cap.value)
-        self.assertGreater(cap.value, 0.5)
 
     def test_remembers_what_was_good(self) -> None:
         cap = Cubic(4.0, 4.0, floor=0.1, cut=0.5, plateau=10)

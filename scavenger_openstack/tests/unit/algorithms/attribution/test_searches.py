@@ -226,18 +226,6 @@ class SearchTest(SearchCase):
         self.assertEqual((), incident.antagonists)
         self.assertEqual(['hog'], self.decision.facts['examined'])
 
-    def test_without_harm_there_is_none(self) -> None:
-        self.harm = 0.0
-        for decision in self.turn(900):
-            self.assertEqual((), decision.caps)
-
-    def test_no_floor_is_broken(self) -> None:
-        self.wants = lambda now: 0.15
-        self.harm = 10.0
-        for decision in self.turn(100):
-            for cap in decision.caps:
-                self.assertGreaterEqual(float(cap.value), 0.1)
-
     def test_nothing_foreground_is_limited(self) -> None:
         """What becomes foreground within an experiment is let go at once."""
         self.until(lambda decision: decision.caps)
@@ -407,12 +395,6 @@ class BoundsTest(SearchCase):
     def test_no_lease_of_the_governor_ends_it(self) -> None:
         self.until(lambda decision: decision.caps)
         self.controller.allow(Budget(0, math.inf, 1.0))
-        for decision in self.turn(60):
-            self.assertEqual((), decision.caps)
-
-    def test_an_operator_who_tunes_ends_it(self) -> None:
-        self.until(lambda decision: decision.caps)
-        self.controller.tune(attribution.Params(max_caps_per_min=0))
         for decision in self.turn(60):
             self.assertEqual((), decision.caps)
 

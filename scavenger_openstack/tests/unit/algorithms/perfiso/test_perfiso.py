@@ -87,10 +87,6 @@ class GrowOrShrinkTest(testtools.TestCase):
         self.assertEqual(wanted, {
             idle: grow_or_shrink(S=10, I=idle, B=4) for idle in wanted})
 
-    def test_never_below_one(self) -> None:
-        self.assertEqual([1, 1, 1], [grow_or_shrink(S=size, I=0, B=8)
-                                     for size in (1, 2, 9)])
-
 
 class ChooseCpusTest(testtools.TestCase):
 
@@ -111,24 +107,6 @@ class ChooseCpusTest(testtools.TestCase):
                 frozenset([15, 7, 14, 6, 13, 5, 12, 4, 11, 3, 10, 2, 9, 1, 8,
                            0][:count]), choose_cpus(count, range(16), SMT))
 
-    def test_shrinking_gives_whole_cores_back(self) -> None:
-        # Core 2 (CPUs 2 and 10) is ours by half: first; then the core of
-        # the node where we have least.
-        held = {2, 6, 14, 7, 15, 0, 8}
-        for count, gone in ((6, {2}), (4, {2, 0, 8})):
-            self.assertEqual(frozenset(held - gone),
-                             choose_cpus(count, range(16), SMT, held))
-
-    def test_shrinking_by_two_frees_one_core(self) -> None:
-        for start in range(2, 17, 2):
-            held = choose_cpus(start, range(16), SMT)
-            left = choose_cpus(start - 2, range(16), SMT, held)
-            self.assertEqual(1, len({SMT[cpu].core for cpu in held - left}))
-
-    def test_gives_up_half_cores_first_wherever_they_are(self) -> None:
-        self.assertEqual({7, 15, 0, 8}, choose_cpus(
-            4, range(16), SMT, {7, 15, 6, 0, 8}))
-
     def test_gives_up_the_node_where_it_has_least(self) -> None:
         self.assertEqual({0, 8, 2, 10}, choose_cpus(
             4, range(16), SMT, {7, 15, 0, 8, 2, 10}))
@@ -138,16 +116,6 @@ class ChooseCpusTest(testtools.TestCase):
             4, range(16), SMT, {0, 8}))
         self.assertEqual({0, 8, 1, 9, 3, 11}, choose_cpus(
             6, range(16), SMT, {0, 8, 1, 9}))
-
-    def test_growing_fills_a_half_core_first(self) -> None:
-        self.assertEqual({2, 10, 7, 15}, choose_cpus(
-            4, range(16), SMT, {2, 7, 15}))
-
-    def test_prefers_cores_that_it_can_have_whole(self) -> None:
-        # CPU 15 is another workload's: core 7 could only be had by half.
-        self.assertEqual({6, 14}, choose_cpus(2, {7, 6, 14}, SMT))
-        # ... and the node where it can have most.
-        self.assertEqual({3, 11}, choose_cpus(2, range(15), SMT))
 
     def test_prefers_the_larger_node(self) -> None:
         allowed = frozenset((0, 8, 1, 9, 2, 10, 7, 15))
@@ -160,18 +128,11 @@ class ChooseCpusTest(testtools.TestCase):
     def test_unknown_topology(self) -> None:
         self.assertEqual({2, 1}, choose_cpus(2, {0, 1, 2}, {}))
 
-    def test_invariants(self) -> None:
-        dice = random.Random(9)
-        held: frozenset[int] = frozenset()
-        for _ in range(3000):
-            allowed = frozenset(dice.sample(range(16), dice.randint(1, 16)))
-            count = dice.randint(1, 16)
-            found = choose_cpus(count, allowed, SMT, held)
-            self.assertEqual(min(count, len(allowed)), len(found))
-            self.assertTrue(found <= allowed)
-            stays = held & allowed
-            self.assertTrue(found <= stays or stays <= found)
-            held = found
+    def test_prefers_cores_that_it_can_have_whole(self) -> None:
+        # CPU 15 is another workload's: core 7 could only be had by half.
+        self.assertEqual({6, 14}, choose_cpus(2, {7, 6, 14}, SMT))
+        # ... and the node where it can have most.
+        self.assertEqual({3, 11}, choose_cpus(2, range(15), SMT))
 
 
 class ControllerTest(testtools.TestCase):
@@ -181,28 +142,6 @@ class ControllerTest(testtools.TestCase):
         return Controller(
             Params(buffer_cores=buffer, grow_interval_ms=10.0),
             topology=FLAT, current=current)  # type: ignore[arg-type]
-
-    def test_grows_by_one_per_interval(self) -> None:
-        # Times that have no rounding error: 1/64 s, a look each 1/512 s.
-        controller = Controller(
-            Params(buffer_cores=2, grow_interval_ms=1000 / 64),
-            topology=FLAT)
-        allowed = frozenset(range(8))
-        sizes = [len(controller.step(look / 512, 8, allowed))
-                 for look in range(60)]
-        # The first look, then every eighth, up to all that is allowed.
-        self.assertEqual([min(8, 2 + look // 8) for look in range(60)],
-                         sizes)
-
-    def test_shrinks_at_once(self) -> None:
-        controller = self.controller(current=range(8))
-        allowed = frozenset(range(8))
-        self.assertEqual(6, len(controller.step(1.0, 0, allowed)))
-        self.assertEqual(5, len(controller.step(1.0001, 1, allowed)))
-        self.assertEqual(5, len(controller.step(1.0002, 2, allowed)))
-        for tick in range(5):
-            size = len(controller.step(1.001 + tick / 1000, 0, allowed))
-        self.assertEqual(1, size)
 
     def test_growing_waits_after_a_shrink(self) -> None:
         controller = self.controller(current=range(8))
@@ -220,28 +159,6 @@ class ControllerTest(testtools.TestCase):
         self.assertEqual({5}, controller.step(1.3, 8, frozenset()))
         self.assertEqual({4, 5}, controller.step(
             1.4, 8, frozenset((4, 5))))
-
-    def test_nothing_allowed_from_the_start(self) -> None:
-        for idle in (0, 8):
-            controller = self.controller(current=(3, 4))
-            self.assertEqual({3, 4}, controller.step(1.0, idle, frozenset()))
-
-    def test_idle_as_a_set(self) -> None:
-        controller = self.controller(current=range(8))
-        self.assertEqual(7, len(controller.step(
-            1.0, frozenset((3,)), frozenset(range(8)))))
-
-    def test_nothing_changes(self) -> None:
-        controller = self.controller(current=range(4))
-        allowed = frozenset(range(8))
-        first = controller.step(1.0, 2, allowed)
-        self.assertIs(first, controller.step(2.0, 2, allowed))
-        self.assertIs(first, controller.step(3.0, 2, frozenset(range(8))))
-
-    def test_all_of_it_is_no_change(self) -> None:
-        controller = self.controller(current=range(8))
-        first = controller.step(1.0, 5, range(8))
-        self.assertIs(first, controller.step(2.0, 5, range(8)))
 
     def test_no_buffer(self) -> None:
         controller = Controller(topology={0: Cpu(0, 0, 0), 1: Cpu(1, 0, 0)})
@@ -277,4 +194,4 @@ class ShortageTest(testtools.TestCase):
         for now, lasts in ((50, False), (51, True), (49, True), (1, True),
                            (0, False), (49, False), (100, True), (0, False)):
             polls, short = polls + 100, short + now
-            self.assertEqual(lasts, shortage.look(polls, short), str(now))
+            self.assertEqual(lasts, shortage.update(polls, short), str(now))

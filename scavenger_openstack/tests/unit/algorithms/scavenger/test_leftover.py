@@ -237,18 +237,6 @@ class FollowTest(testtools.TestCase):
             host.step(1.0, {A: 9, f'{GROUP}/{number}': 9})
             self.assertAlmostEqual(3 * SHARE, host.quotas[GROUP])
 
-    def test_directly_below_the_root_there_is_none(self) -> None:
-        host = Host(2)
-        for _ in range(5):
-            facts = host.step(0.5, {'/batch/a': 9}).facts['leftover']
-            self.assertEqual({}, host.quotas)
-        self.assertEqual('off', facts['rule'])
-        # Beside some that have siblings all have one.
-        for _ in range(5):
-            host.step(0.5, {'/batch/a': 9, VM: 9})
-        self.assertEqual({'/batch', VM}, host.quotas.keys())
-        self.assertAlmostEqual(1.5 * SHARE, sum(host.quotas.values()))
-
     def test_only_with_cpu_idle_and_where_it_is_wanted(self) -> None:
         for params in (Params(use_cpu_idle=False),
                        Params(use_cpu_leftover=False)):

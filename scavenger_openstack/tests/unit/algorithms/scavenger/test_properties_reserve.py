@@ -132,8 +132,8 @@ class MembersProperties(testtools.TestCase):
         members = Members(size)
         model = sum(use[key] for key in present[0])
         for keys in present:
-            found = members.look([(key, use[key], None)
-                                  for key in sorted(keys)])
+            found = members.update([(key, use[key], None)
+                                    for key in sorted(keys)])
             model += found.shift
             self.assertAlmostEqual(sum(use[key] for key in keys),
                                    model + found.new_use)
@@ -143,7 +143,7 @@ class MembersProperties(testtools.TestCase):
     def test_weird_uses(self, size: int, curve: list[Seen]) -> None:
         members = Members(size)
         for tick in curve:
-            found = members.look(tick.uses)
+            found = members.update(tick.uses)
             self.assertTrue(all(map(math.isfinite, found)), str(found))
             self.assertTrue(found.promised >= found.new_use >= 0)
             json.dumps(members.state(), allow_nan=False)

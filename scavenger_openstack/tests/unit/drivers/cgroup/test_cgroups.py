@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import pathlib
-import resource
 import shutil
 
 import fixtures
@@ -102,26 +100,6 @@ class CgroupsCase(testtools.TestCase):
 
 
 class TestSample(CgroupsCase):
-
-    def test_all_fields(self) -> None:
-        self.tree.cgroup('/batch/a', **{'cpu.max': '150000 100000\n',
-                                        'memory.max': '2147483648\n',
-                                        'memory.high': '1073741824\n'})
-        sample, = self.driver().sample()
-        workload = sample.workload
-        self.assertEqual(('/batch/a', '/batch', 1.5, 1073741824, None),
-                         (workload.id, workload.group, workload.vcpus,
-                          workload.memory_allotment_bytes,
-                          workload.allowed_cpus))
-        self.assertEqual((2.5, 1.5), (sample.cpu_s, sample.throttled_s))
-        # In use without what can be dropped: 100 - 20 - 10 - 5 MiB.
-        self.assertEqual(65 * 2**20, sample.memory_bytes)
-        # sda and sdc; what passed dm-0 came out of one of them.
-        self.assertEqual((4096 + 8192 + 100, 4),
-                         (sample.io_bytes, sample.io_ops))
-        self.assertEqual((1.25, 0.5, 0.0), (
-            sample.psi_cpu_s, sample.psi_io_s, sample.psi_memory_s))
-        self.assertIsNone(sample.run_delay_s)
 
     def test_the_sample_is_kept_until_a_file_changes(self) -> None:
         where = self.tree.cgroup('/batch/a')
@@ -293,28 +271,6 @@ class TestSample(CgroupsCase):
         return tuple(value is not None for value in (
             sample.memory_bytes, sample.io_bytes, sample.psi_io_s))
 
-    def test_controllers_that_are_enabled_later(self) -> None:
-        """As the advice says: echo +memory > cgroup.subtree_control."""
-        where = self.tree.cgroup('/batch/a')
-        files = [file for file in V2_FILES
-                 if file.startswith(('memory.', 'io.'))]
-        for file in files:
-            (where / file).unlink()
-        driver = self.driver()
-        for _ in range(10):
-            sample, = driver.sample()
-        self.assertEqual((False,) * 3, self.known(sample))
-        for knob in (Knob.MEMORY_BYTES, Knob.IO_BYTES_PER_S):
-            self.assertIn('does not exist', driver.lacks('/batch/a', knob))
-        for file in files:
-            (where / file).write_text(V2_FILES[file])
-        for _ in range(8):
-            sample, = driver.sample()
-        self.assertEqual((True,) * 3, self.known(sample))
-        self.assertEqual({''}, {driver.lacks('/batch/a', knob)
-                                for knob in Knob if knob not in (
-                                    Knob.EGRESS_BYTES_PER_S, Knob.LLC_WAYS)})
-
     def test_what_does_not_lack_is_counted(self) -> None:
         """From the tick on that follows when a limit can be set."""
         where = self.tree.cgroup('/batch/a')
@@ -329,43 +285,6 @@ class TestSample(CgroupsCase):
         sample, = driver.sample()
         self.assertEqual((True,) * 3, self.known(sample))
         self.assertEqual('', driver.lacks('/batch/a', Knob.IO_OPS_PER_S))
-
-    def test_a_controller_that_comes_back_with_other_files(self) -> None:
-        where = self.tree.cgroup('/batch/a')
-        driver = self.driver()
-        driver.sample()
-        for file in ('memory.current', 'io.pressure'):
-            (where / file).write_text('odd\n')
-        for _ in range(10):
-            sample, = driver.sample()
-        self.assertEqual((False, True, False), self.known(sample))
-        for file in ('memory.current', 'io.pressure'):
-            (where / file).unlink()
-            (where / file).write_text(V2_FILES[file])
-        for _ in range(8):
-            sample, = driver.sample()
-        self.assertEqual((True,) * 3, self.known(sample))
-
-    def test_out_of_descriptors_for_a_while(self) -> None:
-        where = self.tree.cgroup('/batch/a')
-        (where / 'memory.stat').unlink()
-        (where / 'io.stat').unlink()
-        driver = self.driver()
-        driver.sample()
-        (where / 'memory.stat').write_text(V2_FILES['memory.stat'])
-        (where / 'io.stat').write_text(V2_FILES['io.stat'])
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (
-            max(map(int, os.listdir('/proc/self/fd'))) + 1, hard))
-        try:
-            with contextlib.suppress(errors.DriverError):
-                for _ in range(20):
-                    driver.sample()
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        for _ in range(9):
-            sample, = driver.sample()
-        self.assertEqual((True,) * 3, self.known(sample))
 
     def test_a_hierarchy_that_is_mounted_later(self) -> None:
         where = self.tree.cgroup('/batch/a')
@@ -399,26 +318,6 @@ class TestSample(CgroupsCase):
         for _ in range(base.LOOK_TICKS):
             sample, = driver.sample()
         self.assertEqual((False, True, True), self.known(sample))
-
-    def test_own_limits_are_read_again_without_one_of_ours(self) -> None:
-        for name in 'abc':
-            self.tree.cgroup(f'/batch/{name}')
-        driver = self.driver()
-        for _ in range(10):
-            driver.sample()
-        driver.restore_actions('/batch/b', Knob.CPU_CORES)
-        for name in 'abc':
-            self.tree.put(f'sys/fs/cgroup/batch/{name}/cpu.max',
-                          '150000 100000\n')
-
-        def vcpus() -> dict[str, float]:
-            for _ in range(10):
-                found = {one.workload.id[-1]: one.workload.vcpus
-                         for one in driver.sample()}
-            return found
-        self.assertEqual({'a': 1.5, 'b': 8.0, 'c': 1.5}, vcpus())
-        driver.notify(base.Removed('/batch/b', Knob.CPU_CORES))
-        self.assertEqual({'a': 1.5, 'b': 1.5, 'c': 1.5}, vcpus())
 
     def test_a_limit_that_is_set_while_own_limits_are_read_in_turn(
             self) -> None:
@@ -473,15 +372,6 @@ class TestSample(CgroupsCase):
     def groups(self, driver: Cgroups) -> dict[str, str]:
         return {s.workload.id: s.workload.group for s in driver.sample()}
 
-    def test_nothing_above_a_parent_is_touched(self) -> None:
-        """Though there is nothing else in it today."""
-        self.tree.cgroup('/kubepods/besteffort/a')
-        driver = self.driver(('/kubepods/besteffort',))
-        self.assertEqual({'/kubepods/besteffort/a': '/kubepods/besteffort'},
-                         self.groups(driver))
-        self.assertRaises(errors.Unsupported, driver.write, '/kubepods',
-                          Knob.CPU_IDLE, 1)
-
     def test_a_group_of_parents(self) -> None:
         for name in ('/batch/day/a', '/batch/night/b', '/other/c'):
             self.tree.cgroup(name)
@@ -513,6 +403,22 @@ class TestSample(CgroupsCase):
         self.assertRaises(errors.ConfigError, self.driver)
         (self.tree.root / 'proc/self/mounts').unlink()
         self.assertRaises(errors.DriverError, self.driver)
+
+    def test_a_controller_that_comes_back_with_other_files(self) -> None:
+        where = self.tree.cgroup('/batch/a')
+        driver = self.driver()
+        driver.sample()
+        for file in ('memory.current', 'io.pressure'):
+            (where / file).write_text('odd\n')
+        for _ in range(10):
+            sample, = driver.sample()
+        self.assertEqual((False, True, False), self.known(sample))
+        for file in ('memory.current', 'io.pressure'):
+            (where / file).unlink()
+            (where / file).write_text(V2_FILES[file])
+        for _ in range(8):
+            sample, = driver.sample()
+        self.assertEqual((True,) * 3, self.known(sample))
 
 
 class TestDisks(CgroupsCase):
@@ -576,29 +482,6 @@ class TestDisks(CgroupsCase):
             sample, = driver.sample()
         return sample
 
-    def test_disks_that_come_and_go(self) -> None:
-        where = self.tree.cgroup('/batch/a', **{'io.stat': ''.join(
-            f'{number} rbytes=1000 rios=1\n'
-            for number in ('8:0', '8:32', '8:48'))})
-        driver = self.driver()
-        sample, = driver.sample()
-        self.assertEqual(2000, sample.io_bytes)
-        self.disk('sdd', '8:48')
-        seen = [(sample.io_bytes, sample.io_ops) for _ in range(
-            base.LOOK_TICKS) for sample in driver.sample()]
-        self.assertEqual([(2000, 2), (None, None), (3000, 3)],
-                         list(dict.fromkeys(seen)))
-        self.assertEqual(1, seen.count((None, None)))
-        (where / 'io.stat').write_text(V2_FILES['io.stat']
-                                       + '8:48 rbytes=9000 rios=1\n')
-        sample, = driver.sample()
-        self.assertEqual(12388 + 9000, sample.io_bytes)
-        shutil.rmtree(self.tree.root / 'sys/block/sdd')
-        self.come_and_go(driver)
-        (where / 'io.stat').write_text(V2_FILES['io.stat'])
-        sample, = driver.sample()
-        self.assertEqual(12388, sample.io_bytes)
-
     def test_a_limit_is_written_again_on_other_disks(self) -> None:
         """Its lease goes on, and takes them all."""
         self.tree.cgroup('/batch/a')
@@ -653,17 +536,6 @@ class TestDisks(CgroupsCase):
         sample, = driver.sample()
         self.assertEqual(1007, sample.io_bytes)
 
-    def test_no_disks(self) -> None:
-        self.disk('one', '7:3')
-        self.disk('two', '1:0')
-        self.disk('three', '11:0')
-        self.disk('four', '2:0')
-        self.disk('five', '250:0', has=('mm_stat',))
-        self.disk('six', '8:64', size='0')
-        self.disk('seven', 'x')
-        self.disk('eight', '8:80', size='')
-        self.assertEqual(set(), self.whole())
-
 
 class TestKnobs(CgroupsCase):
 
@@ -685,19 +557,6 @@ class TestKnobs(CgroupsCase):
         return [tuple(step[key] for key in ('file', 'device', 'text')
                       if key in step) for step in steps]
 
-    def test_read(self) -> None:
-        for knob, value in ((Knob.CPU_CORES, 0.5), (Knob.CPU_IDLE, 0),
-                            (Knob.MEMORY_BYTES, 4096), (Knob.PAUSED, 0),
-                            (Knob.CPU_SET, '0-3,6'),
-                            (Knob.IO_BYTES_PER_S, None),
-                            (Knob.IO_OPS_PER_S, None)):
-            self.assertEqual(value, self.cgroups.read('/batch/a', knob), knob)
-        (self.where / 'io.max').write_text(
-            '8:0 rbps=1 wbps=3 riops=max wiops=max\n'
-            '8:32 rbps=1 wbps=2 riops=max wiops=max\n')
-        self.assertEqual(3, self.cgroups.read('/batch/a',
-                                              Knob.IO_BYTES_PER_S))
-
     def test_a_row_of_limits_belongs_to_the_last_device_it_names(
             self) -> None:
         (self.where / 'io.max').write_text(
@@ -708,35 +567,6 @@ class TestKnobs(CgroupsCase):
         self.assertEqual([('io.max', '8:0', 'riops=max wiops=max'),
                           ('io.max', '8:32', 'riops=7 wiops=max')],
                          self.steps(Knob.IO_OPS_PER_S))
-
-    def test_no_limit_is_none(self) -> None:
-        self.tree.cgroup('/batch/b')
-        for knob in (Knob.CPU_CORES, Knob.CPU_SET, Knob.MEMORY_BYTES,
-                     Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S):
-            self.assertIsNone(self.cgroups.read('/batch/b', knob), knob)
-
-    def test_restore_steps(self) -> None:
-        self.assertEqual([('cpu.max', '25000 50000')],
-                         self.steps(Knob.CPU_CORES))
-        self.assertEqual([('cpu.idle', '0'), ('cpu.weight', '100')],
-                         self.steps(Knob.CPU_IDLE))
-        self.assertEqual([('cpuset.cpus', '0-3,6')],
-                         self.steps(Knob.CPU_SET))
-        self.assertEqual([('memory.max', '8192'), ('memory.high', '4096')],
-                         self.steps(Knob.MEMORY_BYTES))
-        self.assertEqual([('io.max', '8:0', 'rbps=1000 wbps=max'),
-                          ('io.max', '8:32', 'rbps=2000 wbps=500')],
-                         self.steps(Knob.IO_BYTES_PER_S))
-        self.assertEqual([('io.max', '8:0', 'riops=max wiops=50'),
-                          ('io.max', '8:32', 'riops=max wiops=max')],
-                         self.steps(Knob.IO_OPS_PER_S))
-        self.assertEqual([('cgroup.freeze', '0')], self.steps(Knob.PAUSED))
-        # A set cannot be emptied while there are processes.
-        (self.where / 'cpuset.cpus').write_text('\n')
-        self.assertEqual([('cpuset.cpus', '0-15')],
-                         self.steps(Knob.CPU_SET))
-        (self.where / 'cpu.idle').write_text('1\n')
-        self.assertEqual([('cpu.idle', '1')], self.steps(Knob.CPU_IDLE))
 
     def test_a_value_is_bounded_by_the_original_of_the_lease(self) -> None:
         """Not by what is there, which may be ours, of an agent before."""
@@ -788,34 +618,10 @@ class TestKnobs(CgroupsCase):
             self.assertEqual(4096, self.cgroups.read('/batch/a',
                                                      Knob.MEMORY_BYTES))
 
-    def test_file_that_does_not_exist(self) -> None:
-        (self.where / 'cpu.idle').unlink()
-        exc = self.assertRaises(errors.Unsupported, self.cgroups.write,
-                                '/batch/a', Knob.CPU_IDLE, 1)
-        self.assertIn('cpu.idle does not exist', str(exc))
-
     def droppable(self, size: int) -> None:
         (self.where / 'memory.stat').write_text(
             'anon 4096\ninactive_file 0\nactive_file 0\n'
             f'slab_reclaimable {size}\n')
-
-    def test_memory_in_use_is_not_cut_off(self) -> None:
-        state = leased(self.cgroups, '/batch/a', Knob.MEMORY_BYTES)
-        self.droppable(0)
-        (self.where / 'memory.current').write_text('6000\n')
-        exc = self.assertRaises(errors.Refused, self.cgroups.write,
-                                '/batch/a', Knob.MEMORY_BYTES, 2048)
-        self.assertEqual(6000 - 2048, exc.unmet_bytes)
-        self.assertEqual(('2048\n', '8192\n'), (
-            (self.where / 'memory.high').read_text(),
-            (self.where / 'memory.max').read_text()))
-        # Not met, so it does not count as in force: the next diff shows it.
-        self.assertEqual(8192, self.cgroups.read(
-            '/batch/a', Knob.MEMORY_BYTES, state))
-        (self.where / 'memory.current').write_text('2000\n')
-        self.assertEqual(2048, self.cgroups.write(
-            '/batch/a', Knob.MEMORY_BYTES, 2048))
-        self.assertEqual('2048\n', (self.where / 'memory.max').read_text())
 
     def test_memory_that_the_kernel_may_drop_later_is_not_refused(
             self) -> None:

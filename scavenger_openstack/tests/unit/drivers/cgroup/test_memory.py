@@ -33,13 +33,6 @@ class MemoryRootTest(testtools.TestCase):
         used = 100 * MIB - (20 + 10 + 5) * MIB
         self.assertEqual((400 * MIB, 400 * MIB - used), self.root().read())
 
-    def test_without_a_limit(self) -> None:
-        """It is said once."""
-        self.host.cgroup(TOP)
-        root = self.root()
-        self.assertEqual([None, None], [root.read(), root.read()])
-        self.assertEqual(1, self.log.output.count('memory of the machine'))
-
     def test_one_that_comes_and_goes(self) -> None:
         root = self.root()
         self.assertIsNone(root.read())

@@ -37,7 +37,7 @@ class Totals(testtools.TestCase):
 
     def waited_s(self, now: float, wait_s: float) -> float | None:
         """After the kernel has said that of the process."""
-        asked = self.totals.look(self.sample, most=10, left=10)
+        asked = self.totals.plan(self.sample, most=10, left=10)
         assert asked is not None
         said = Waits(runs=9, waits=9, wait_ns=round(wait_s * 1e9),
                      read_bytes=0, write_bytes=0, copies=9, cpu_wait_ns=0)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import testtools
 
-from scavenger_openstack.drivers.direct import cpu_pairs
+from scavenger_openstack.drivers.direct import cpu
 from scavenger_openstack.drivers.kernel.cpu_waits import IDLE
 from scavenger_openstack.drivers.kernel.cpu_waits import Runner
 from scavenger_openstack.drivers.kernel.cpu_waits import Waits
@@ -27,7 +27,7 @@ class TestEvidence(testtools.TestCase):
     def answers(self, waits: Waits, *asked: str,
                 names: Mapping[int, str] | None = None
                 ) -> list[DirectEvidence]:
-        answers = cpu_pairs.evidence(asked, waits, 2.0, owners=OWNERS,
+        answers = cpu.evidence(asked, waits, 2.0, owners=OWNERS,
                                      names=names or {})
         self.assertEqual(list(asked), [each.workload for each in answers])
         for each in answers:

@@ -109,7 +109,7 @@ class DirtyPagesTest(testtools.TestCase):
                   for name in controllers}
         dirty = writeback.DirtyPages(
             mounts, cgroup_overlap.DomainCgroups(mounts), str(self.root))
-        return dirty.look(['/a', '/gone', 'another-domain'])
+        return dirty.read(['/a', '/gone', 'another-domain'])
 
     def test_version_1(self) -> None:
         """By threads, below, too; of what has few dirty pages none."""

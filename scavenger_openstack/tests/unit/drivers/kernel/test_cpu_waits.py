@@ -87,36 +87,6 @@ class Cpus:
 
 class TestSwitch(testtools.TestCase):
 
-    def test_what_ran_meanwhile(self) -> None:
-        cpus = Cpus()
-        cpus.switch(0, OTHER)
-        cpus.switch(10, HOG)
-        cpus.wake(15, V)
-        cpus.switch(40, MOMENT)
-        cpus.switch(42, HOG, SLEEPS)
-        cpus.switch(70, V)
-        self.assertEqual({HOG: 25 + 28, MOMENT: 2}, cpus.pairs())
-        self.assertEqual(0, cpus.unknown())
-        # It is runnable when another thread takes its CPU.
-        cpus.switch(80, OTHER)
-        cpus.switch(85, V, SLEEPS)
-        self.assertEqual({HOG: 53, MOMENT: 2, OTHER: 5}, cpus.pairs())
-        # It sleeps: nothing waits.
-        cpus.switch(90, HOG, SLEEPS)
-        cpus.switch(190, OTHER)
-        self.assertEqual({HOG: 53, MOMENT: 2, OTHER: 5}, cpus.pairs())
-
-    def test_no_more_than_it_ran(self) -> None:
-        """What ran longest at a time ran not all the time."""
-        cpus = Cpus()
-        cpus.switch(0, HOG)
-        cpus.wake(40, V)
-        cpus.switch(50, OTHER)
-        for number in range(10):
-            cpus.switch(60 + 10 * number, OTHER)
-        cpus.switch(160, V)
-        self.assertEqual({HOG: 10, OTHER: 110}, cpus.pairs())
-
     def test_longer_ago_than_is_remembered(self) -> None:
         cpus = Cpus()
         cpus.switch(0, HOG)
@@ -184,22 +154,6 @@ class TestSwitch(testtools.TestCase):
         cpus.switch(60, V, process=HOG)
         self.assertEqual({HOG: 60}, cpus.pairs())
 
-    def test_no_room(self) -> None:
-        cpus = Cpus(pairs=1, cgroups=1)
-        cpus.switch(0, HOG)
-        cpus.wake(0, V)
-        for number in range(5):
-            cpus.switch(10 + 10 * number, OTHER + number)
-        cpus.switch(60, V)
-        # The newest has room by itself, the others by their cgroup.
-        self.assertEqual(({OTHER + 4: 10, 0: 50}, 0),
-                         (cpus.pairs(), cpus.unknown()))
-        cpus = Cpus(pairs=0, cgroups=0)
-        cpus.switch(0, HOG)
-        cpus.wake(0, V)
-        cpus.switch(10, V)
-        self.assertEqual(({}, 10), (cpus.pairs(), cpus.unknown()))
-
     def test_clock_of_another_cpu(self) -> None:
         cpus = Cpus()
         cpus.switch(0, HOG)
@@ -214,17 +168,6 @@ class TestFollowed(testtools.TestCase):
         cpus.at(50, 0, process)
         cpus.event(watched_threads.exit_program(PID, FOLLOWED), thread)
 
-    def test_what_ends(self) -> None:
-        """Another thread that has its id is none of the victim's."""
-        cpus = Cpus()
-        self.exit(cpus, V, V)
-        self.assertEqual(set(), cpus.watched())
-        cpus.wake(60, V)
-        self.assertEqual({}, cpus.machine.tables[MAPS.since])
-        self.exit(cpus, HOG + 1, HOG)       # not its first thread
-        self.assertEqual({struct.pack('=I', V)}, set(
-            cpus.machine.tables[FOLLOWED.ended]))
-
     def test_another_thread_starts_a_program(self) -> None:
         """That ends the first thread, and has its id."""
         event = bpf.Event(1, {'pid': 8, 'old_pid': 16})
@@ -238,13 +181,6 @@ class TestFollowed(testtools.TestCase):
             self.assertIn(V, cpus.watched())
             self.assertEqual(old == V, V + 1 in cpus.watched())
             self.assertEqual({}, cpus.machine.tables[FOLLOWED.ended])
-
-    def test_a_flood(self) -> None:
-        cpus = Cpus(ended=8)
-        for process in range(1000, 1020):
-            self.exit(cpus, process, process)
-        self.assertEqual(12, struct.unpack('=Q', cpus.machine.tables[
-            FOLLOWED.missed][bytes(4)])[0])
 
     def test_what_is_started(self) -> None:
         """By a thread, which has the id after that of its process here, or

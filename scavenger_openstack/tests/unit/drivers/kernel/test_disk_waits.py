@@ -112,53 +112,6 @@ class ProgramsTestCase(testtools.TestCase):
         self.assertFalse(disk.waits())
         self.assertEqual(0, disk.in_flight())
 
-    def test_not_while_the_victim_rests(self):
-        disk = Disk()
-        for us in range(0, 1000, 100):
-            disk.queue(HOG, us, us)
-            disk.complete(us + 50, us)
-            disk.queue(VICTIM, us + 60, us)
-            disk.complete(us + 70, us)
-        self.assertEqual((10, 500, 500, 50, 0), disk.totals()[HOG, 0])
-        self.assertEqual((10, 100, 100, 10, 100), disk.totals()[VICTIM, 0])
-        self.assertEqual(100, disk.waited())
-
-    def test_another_disk(self):
-        disk = Disk()
-        disk.queue(VICTIM, 0, 0)
-        disk.queue(HOG, 0, 0, OTHER)
-        disk.complete(50, 0, OTHER)
-        disk.complete(60, 0)
-        self.assertEqual({(HOG, 1): (1, 50, 50, 50, 0),
-                          (VICTIM, 0): (1, 60, 60, 60, 60)}, disk.totals())
-
-    def test_began_before(self):
-        """A request that nothing is known of: its time is nobody's."""
-        disk = Disk()
-        disk.queue(VICTIM, 10, 0)
-        disk.complete(40, 800)
-        disk.complete(60, 0)
-        self.assertEqual({(VICTIM, 0): (1, 50, 20, 50, 20)}, disk.totals())
-        self.assertEqual(50, disk.waited())
-
-    def test_device_that_is_no_disk(self):
-        disk = Disk()
-        disk.queue(VICTIM, 0, 0, device=253 << 20)
-        disk.complete(10, 0, device=253 << 20)
-        self.assertEqual((0, {}), (disk.in_flight(), disk.totals()))
-
-    def test_split(self):
-        disk = Disk()
-        disk.queue(VICTIM, 0, 1000)
-        disk.event('block_split', 1, 1000, 1100)
-        disk.event('block_split', 2, 1100, 1200)
-        disk.complete(50, 1000)
-        disk.complete(60, 1100)
-        self.assertTrue(disk.waits())
-        disk.complete(72, 1200)
-        self.assertEqual({(VICTIM, 0): (3, 179, 72, 50, 70)}, disk.totals())
-        self.assertEqual((0, False), (disk.in_flight(), disk.waits()))
-
     def test_split_beyond_32_bits(self):
         """The kernel cuts the new sector."""
         disk, high = Disk(), 1 << 32
@@ -168,20 +121,6 @@ class ProgramsTestCase(testtools.TestCase):
         disk.complete(60, high + 1100)
         self.assertEqual((2, 0), (disk.totals()[VICTIM, 0][0],
                                   disk.in_flight()))
-
-    def test_merged_behind(self):
-        disk = Disk()
-        disk.queue(VICTIM, 0, 0)
-        for number in range(1, 4):
-            disk.queue(VICTIM, number, 8 * number)
-            disk.event('block_bio_backmerge', number, 8 * number, 8)
-        self.assertTrue(disk.waits())
-        disk.queue(HOG, 5, 800)
-        disk.complete(20, 800)
-        disk.complete(30, 0)
-        self.assertEqual({(HOG, 0): (1, 15, 15, 15, 15),
-                          (VICTIM, 0): (1, 30, 10, 30, 10)}, disk.totals())
-        self.assertEqual((0, False), (disk.in_flight(), disk.waits()))
 
     def test_merged_in_front(self):
         """The request begins where the last that was merged does."""
@@ -261,15 +200,6 @@ class ProgramsTestCase(testtools.TestCase):
         disk.complete(99, 0)
         self.assertEqual({(VICTIM, 0): (1, 0, 0, 0, 0)}, disk.totals())
 
-    def test_no_room(self):
-        disk = Disk(submitters=1)
-        for process in (VICTIM, HOG, LIGHT):
-            disk.queue(process, 0, process)
-            disk.complete(10, process)
-        self.assertEqual({(VICTIM, 0)}, disk.totals().keys())
-        self.assertEqual([bytearray(struct.pack('=Q', 2))], list(
-            disk.machine.tables[MAPS.lost].values()))
-
     def test_no_room_for_processes(self):
         """Their cgroup has them."""
         disk = Disk(submitters=1, cgroups=1)
@@ -283,6 +213,14 @@ class ProgramsTestCase(testtools.TestCase):
             key: values[0] for key, values in disk.values().items()})
         self.assertEqual([bytearray(struct.pack('=Q', 1))], list(
             disk.machine.tables[MAPS.lost].values()))
+
+    def test_a_discard(self):
+        disk = Disk()
+        disk.queue(VICTIM, 0, 0)
+        disk.queue(HOG, 0, 8000)
+        disk.complete(10, 8000, sectors=1 << 30)
+        disk.complete(20, 0)
+        self.assertEqual({HOG: 8192 + 32, VICTIM: 40}, disk.costs())
 
     def test_what_is_served_costs(self):
         """Many small requests complete more often than few large ones, but
@@ -306,32 +244,6 @@ class ProgramsTestCase(testtools.TestCase):
         value = disk.machine.tables[MAPS.devices][bytes(4)]
         self.assertEqual(30 * 40 + 2080 + 40, struct.unpack_from(
             '=Q', value, 32 + 24)[0])
-
-    def test_a_discard(self):
-        disk = Disk()
-        disk.queue(VICTIM, 0, 0)
-        disk.queue(HOG, 0, 8000)
-        disk.complete(10, 8000, sectors=1 << 30)
-        disk.complete(20, 0)
-        self.assertEqual({HOG: 8192 + 32, VICTIM: 40}, disk.costs())
-
-    def test_nobody_waits(self):
-        disk = Disk(victims=0)
-        disk.queue(HOG, 0, 0)
-        disk.event('block_split', 1, 0, 8)
-        disk.complete(10, 0)
-        disk.complete(20, 8)
-        self.assertEqual({(HOG, 0): (2, 29, 20, 10)}, disk.totals())
-
-    def test_several_victims(self):
-        disk = Disk(victims=2)
-        disk.watch(LIGHT, 2)
-        disk.queue(VICTIM, 0, 0)
-        disk.queue(LIGHT, 10, 8)
-        disk.complete(30, 0)
-        disk.complete(45, 8)
-        self.assertEqual({(VICTIM, 0): (1, 30, 30, 30, 30, 20),
-                          (LIGHT, 0): (1, 35, 15, 35, 0, 15)}, disk.totals())
 
 
 class FormatTestCase(testtools.TestCase):

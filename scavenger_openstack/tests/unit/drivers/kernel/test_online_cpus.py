@@ -23,26 +23,26 @@ class OnlineCpusTest(testtools.TestCase):
 
     def test_changes_are_told_once(self) -> None:
         self.assertEqual({0}, self.online.now)
-        self.assertEqual([True, False], [self.online.look(),
-                                         self.online.look()])
+        self.assertEqual([True, False], [self.online.refresh(),
+                                         self.online.refresh()])
         self.assertEqual({0, 1, 2, 3}, self.online.now)
         self.host.take_offline(1, 3)
-        self.assertEqual([True, False], [self.online.look(),
-                                         self.online.look()])
+        self.assertEqual([True, False], [self.online.refresh(),
+                                         self.online.refresh()])
         self.assertEqual({0, 2}, self.online.now)
         self.host.bring_online(3)
-        self.assertTrue(self.online.look())
+        self.assertTrue(self.online.refresh())
         self.assertEqual({0, 2, 3}, self.online.now)
 
     def test_what_cannot_be_read_changes_nothing(self) -> None:
-        self.online.look()
+        self.online.refresh()
         file = self.host.root / 'sys/devices/system/cpu/online'
         for damage in ('0-x', '\u0663'):
             file.write_text(damage)
-            self.assertFalse(self.online.look(), damage)
+            self.assertFalse(self.online.refresh(), damage)
             self.assertEqual(frozenset(), online_cpus.read(self.root))
         file.write_text('')
-        self.assertFalse(self.online.look())
+        self.assertFalse(self.online.refresh())
         self.assertEqual({0, 1, 2, 3}, self.online.now)
         self.assertEqual(1, self.log.output.count('cannot tell which CPUs'))
 
@@ -50,9 +50,9 @@ class OnlineCpusTest(testtools.TestCase):
         file = self.host.root / 'sys/devices/system/cpu/online'
         text = file.read_text()
         file.unlink()
-        self.assertFalse(self.online.look())
+        self.assertFalse(self.online.refresh())
         self.assertEqual({0}, self.online.now)
         file.write_text(text)
-        self.assertTrue(self.online.look())
+        self.assertTrue(self.online.refresh())
         self.assertEqual({0, 1, 2, 3}, self.online.now)
         self.assertEqual({0, 1, 2, 3}, online_cpus.read(self.root))

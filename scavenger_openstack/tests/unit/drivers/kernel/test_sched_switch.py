@@ -140,5 +140,5 @@ class CountTestCase(testtools.TestCase):
         self.assertEqual(4, reader.idle_count(cpus))
         for text, number in (('0-1\n', 2), ('0,3\n', 2), ('0-3\n', 4)):
             online.write_text(text)
-            reader.look()
+            reader.refresh()
             self.assertEqual(number, reader.idle_count(cpus))

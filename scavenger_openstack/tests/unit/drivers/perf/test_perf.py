@@ -19,7 +19,6 @@ from scavenger_openstack.algorithms import signals
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.conf import host as conf_host
 from scavenger_openstack.drivers.kernel import perf_event
-from scavenger_openstack.drivers.perf import duty as duty_
 from scavenger_openstack.drivers.perf import grade
 from scavenger_openstack.drivers.perf import perf
 from scavenger_openstack.drivers.resctrl import monitoring
@@ -67,13 +66,13 @@ class TestDuty(testtools.TestCase):
 
     def test_always(self) -> None:
         for sample_s, period_s in ((10, 0), (10, 10), (10, 5)):
-            duty = duty_.Duty(sample_s, period_s)
+            duty = perf.Duty(sample_s, period_s)
             self.assertTrue(all(duty.next_is_measured(now)
                                 for now in range(100)))
 
     def measured(self, ticks: list[float]) -> list[float]:
         """The ticks whose whole interval was measured."""
-        duty, found, on = duty_.Duty(10, 60), [], False
+        duty, found, on = perf.Duty(10, 60), [], False
         for tick in ticks:
             if on:
                 found.append(tick)
@@ -107,7 +106,7 @@ class TestDuty(testtools.TestCase):
         self.assertGreater(samples, 57)
 
     def test_a_clock_that_jumps_begins_again(self) -> None:
-        duty = duty_.Duty(10, 60)
+        duty = perf.Duty(10, 60)
         duty.next_is_measured(1000.0)
         self.assertTrue(duty.next_is_measured(1055.0))
         for jump in (5000.0, 3.0):
