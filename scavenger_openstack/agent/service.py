@@ -19,6 +19,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from scavenger_openstack.agent.apply import actuator as actuator_
+from scavenger_openstack.agent.events import earlier
 from scavenger_openstack.agent.events import steady_clock
 from scavenger_openstack.agent.events import store
 from scavenger_openstack.agent.events import tick_events
@@ -130,6 +131,7 @@ class Service:
         self._ticked_s = now()
         self._cpu_s = self._seen_s = self._cpu_share = 0.0
         self._scheduled = 'normal'
+        earlier.warn(conf_.history_dir(conf), conf_.sync_dir(conf))
         self._store = store.Store(
             conf_.history_dir(conf), conf.agent.history_mib * 2 ** 20,
             conf.conductor.spool_mib * 2 ** 20
