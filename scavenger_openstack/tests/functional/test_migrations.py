@@ -37,10 +37,12 @@ def tables_of(connection: sa.Connection) -> Tables:
             'constrained_columns']),
         'indexes': {tuple(index['column_names'])
                     for index in inspector.get_indexes(table)},
-        'unique': {tuple(unique['column_names']) for unique in (
-            *inspector.get_unique_constraints(table),
-            *(index for index in inspector.get_indexes(table)
-              if index['unique']))},
+        'unique': {
+            *(tuple(unique['column_names'])
+              for unique in inspector.get_unique_constraints(table)),
+            *(tuple(index['column_names'])
+              for index in inspector.get_indexes(table)
+              if index['unique'])},
         'references': {(tuple(key['constrained_columns']),
                         key['referred_table'])
                        for key in inspector.get_foreign_keys(table)}}
