@@ -57,6 +57,11 @@ AGAIN_S = 0.1
 ASK_S = 0.05
 TAIL = 3000
 
+COMMANDS = ('interference host list', 'interference host show {host}',
+            'interference incident show {incident}', 'interference cap list',
+            'antagonist list')
+"""Words after ``openstack``."""
+
 CONTROL = """
 [DEFAULT]
 transport_url = {broker}
@@ -289,6 +294,22 @@ class RollingUpgrade(databases.MariaDb):
         self.assertEqual(0, done.returncode, done.stderr)
         return done.stdout
 
+    def commands(self, tree: pathlib.Path) -> None:
+        """Type commands of a release."""
+        incident = next(uuid for uuids in self.incidents().values()
+                        for uuid in uuids)
+        for words in COMMANDS:
+            done = subprocess.run(
+                [sys.executable, '-P', '-m', 'openstackclient.shell',
+                 *words.format(host=HOSTS[0], incident=incident).split(),
+                 '-f', 'json'],
+                env={'PYTHONPATH': str(tree), 'HOME': str(self.directory),
+                     'OS_AUTH_TYPE': 'http_basic', 'OS_ENDPOINT': self.url,
+                     'OS_USERNAME': 'admin', 'OS_PASSWORD': 'secret'},
+                capture_output=True, text=True)
+            self.assertEqual(0, done.returncode, f'{words}: {done.stderr}')
+            json.loads(done.stdout)
+
     def incidents(self) -> dict[str, list[str]]:
         """Return the incidents in the database by host."""
         with connect.reading(self.engine) as connection:
@@ -350,11 +371,13 @@ class RollingUpgrade(databases.MariaDb):
         self.progress('conductors of both')
         self.control_plane(self.here)
         self.progress('agents of the release before')
+        self.commands(self.before)
         for host in HOSTS:
             self.agent(host, self.here)
             self.progress('agents of both')
         self.control_plane(self.before)
         self.progress('conductors and API of the release before')
+        self.commands(self.here)
         for host in HOSTS[1:]:
             self.agent(host, self.before)
         self.progress('some agents back')
@@ -388,4 +411,7 @@ class RollingUpgrade(databases.MariaDb):
             uuid for uuids in self.incidents().values() for uuid in uuids))
         self.assertEqual(5 * [count], self.stored())
         self.assertEqual([], self.asking.unexpected)
+        with connect.reading(self.engine) as connection:
+            self.assertNotIn('report.refused', connection.scalars(sa.select(
+                tables.audit.c.action)).all())
         self.assertLess(100, self.asking.answers)
