@@ -179,7 +179,12 @@ class AgentsOnOneHost(agents.AgentTestCase):
 
     def test_in_order_and_back(self) -> None:
         for tree in (self.before, TOP, self.before, TOP):
-            self.ended(self.limited(tree))
+            log = self.ended(self.limited(tree))
+        for what in ('history.jsonl: a history of a release before',
+                     'spool.sqlite: written by a release before'):
+            self.assertEqual(1, log.count(what), log)
+        self.assertNotIn('lacks: 0', log)
+        self.assertNotIn('lacks: unknown', log)
 
     def test_after_a_kill(self) -> None:
         """Limits of a killed agent are restored, or taken over."""
