@@ -62,7 +62,7 @@ def check(connection: sa.Connection,
         there.
     """
     known, there = _steps(versions), current(connection)
-    if there is not None and steps.later(there, known):
+    if there is not None and steps.is_later(there, known):
         return
     there = _checked_version(connection, known)
     needed = steps.needed(known)
@@ -83,7 +83,7 @@ def due(connection: sa.Connection,
     """
     check(connection, versions)
     known, there = _steps(versions), str(current(connection))
-    if steps.later(there, known):
+    if steps.is_later(there, known):
         return (f'The tables have version {there}, of a later release: '
                 'upgrade this program.')
     rest = steps.pending(there, known)

@@ -81,7 +81,7 @@ def needed(known: Sequence[Step]) -> Step:
     return [step for step in known if step.kind == 'expand'][-1]
 
 
-def later(revision: str, known: Sequence[Step]) -> bool:
+def is_later(revision: str, known: Sequence[Step]) -> bool:
     """Return whether tables are of a later release with which a program works
     all the same.
 
