@@ -313,6 +313,10 @@ class Cap(NamedTuple):
     owner: str
     reason: str
 
+    @property
+    def key(self) -> KnobKey:
+        return self.workload, self.knob
+
 
 class Action(NamedTuple):
     """What cannot be undone by restoring a value."""

@@ -4,7 +4,8 @@
 # Run commands in a stock Debian guest: its own kernel, its systemd as PID 1,
 # cgroup version 2 only, on QEMU.  What is committed is cloned into it.
 #
-#     tools/guest.sh [--smp SPEC] [--memory MIB] [--keep] [COMMAND...]
+#     tools/guest.sh [--smp SPEC] [--memory MIB] [--copy DIRECTORY] [--keep]
+#         [COMMAND...]
 #
 # COMMAND is for the guest's shell, in the checkout; default: tools/demo.sh.
 # All of them run, one after the other, in one guest.
@@ -12,6 +13,7 @@
 #   --smp SPEC     CPUs and topology as QEMU takes them (default 2), such as
 #                  8,sockets=2,cores=2,threads=2
 #   --memory MIB   of the guest (default 4096)
+#   --copy DIRECTORY   to /opt/NAME in the guest, NAME being its last part
 #   --keep         afterwards leave the guest on until Ctrl-C, and say how to
 #                  log in
 #
@@ -105,11 +107,12 @@ fi
 
 # The guest ----------------------------------------------------------------
 
-smp=2 memory=4096 keep=
+copies=() smp=2 memory=4096 keep=
 while [ $# -gt 0 ]; do
     case $1 in
         --smp) smp=${2:?SPEC}; shift 2 ;;
         --memory) memory=${2:?MIB}; shift 2 ;;
+        --copy) copies+=("$(realpath -- "${2:?DIRECTORY}")"); shift 2 ;;
         --keep) keep=yes; shift ;;
         --) shift; break ;;
         -*) die "unknown option $1; see the top of $0" ;;
@@ -186,6 +189,7 @@ carry_settings "$root"
 carry_environment "$root"
 git -c safe.directory="$top" -c safe.directory="$top/.git" clone \
     --quiet --no-hardlinks "file://$top" "$root/opt/checkout"
+[ "${#copies[@]}" = 0 ] || cp -r "${copies[@]}" "$root/opt/"
 tar -C "$root" --owner=0 --group=0 -c . >"$scratch/tar"
 guest 'tar -C / -x --no-overwrite-dir' <"$scratch/tar"
 rm -rf --one-file-system "$scratch"

@@ -104,7 +104,7 @@ class Agent:
                 stderr=log, start_new_session=True)
         try:
             deadline = time.monotonic() + START_S
-            while not self.status.look():
+            while not self.status.refresh():
                 if (self._process.poll() is not None
                         or time.monotonic() > deadline):
                     raise errors.DriverError(
@@ -136,7 +136,7 @@ class Agent:
         """
         if self._process.poll() is not None:
             raise errors.DriverError(f'the agent has ended: {self.said()}')
-        return self.status.look()
+        return self.status.refresh()
 
     def said(self) -> str:
         """The last of its log."""

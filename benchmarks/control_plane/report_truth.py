@@ -135,7 +135,7 @@ class Host:
                 rates = rates_.rates(self._before, sample)
             self._before = self._last = sample
             workloads = reports.workloads(sample, ())
-        seen = reports.SeenTick(sample, {})
+        seen = reports.LastTick(sample, {})
         facts = reports.facts(
             seen, rates, version='1', idle_cores=None,
             waits=reports.Waits(0, 0, 0.0, 0), refused={})

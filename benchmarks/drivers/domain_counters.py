@@ -186,7 +186,7 @@ def measure(args: argparse.Namespace, kind: str) -> tuple[float, ...]:
 
         def look() -> None:
             for one in counters:
-                one.look_again()
+                one.relist()
                 one.sample(workload)
 
         ways = sample, look, lambda: plain(files)

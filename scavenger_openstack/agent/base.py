@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the parts of the agent ask of one another.
+"""The interfaces between the parts of the agent.
 
 The agent of a real host has :class:`~.lease.leases.Leases`, on disk, and
 :class:`~.isolation.blind_isolation.BlindIsolation`, a thread; the laboratory
-plays thousands of hosts in one process and has its own.  Both are used by the
-same loop and actuator, which ask for no more than this.
+plays thousands of hosts in one process and has its own.  The same loop and
+actuator use both, by these methods only.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ from scavenger_openstack.types import Value
 
 
 class Leases(Protocol):
-    """The one memory of each limited knob.
+    """The only memory of each limited knob.
 
-    What each method raises: see :class:`~.lease.leases.Leases`.
+    The errors of each method: see :class:`~.lease.leases.Leases`.
     """
 
     def hold(self, workload: str, knob: Knob, actions: Sequence[RestoreAction],
              original: Value | None) -> None:
-        """Make the record that must be there before a first write."""
+        """Make the record that each knob needs before its first write."""
         ...
 
     def replace(self, workload: str, knob: Knob,
                 actions: Sequence[RestoreAction],
                 original: Value | None) -> None:
-        """Another program wrote the knob: that is what it goes back to."""
+        """Replace the original by the setting of another program."""
         ...
 
     def wrote(self, workload: str, knob: Knob, ours: Setting | None) -> None:
-        """Remember what a knob holds after our write."""
+        """Remember the setting of a knob after our write."""
         ...
 
     def writing(self, workload: str, knob: Knob
                 ) -> contextlib.AbstractContextManager[None]:
-        """Around each write."""
+        """Return a context that is held during each write."""
         ...
 
     def remove(self, workload: str, knob: Knob) -> None:
@@ -60,44 +60,45 @@ class Leases(Protocol):
         ...
 
     def prepare(self, keys: Iterable[KnobKey]) -> None:
-        """Many limits are about to be removed: begin what takes a while."""
+        """Begin the slow part of many removals that follow."""
         ...
 
     def remove_all(self) -> list[str]:
-        """Remove every limit; return what did not come back, and why."""
+        """Remove every limit; return those not restored, and why."""
         ...
 
     def held(self) -> Mapping[KnobKey, KnobState]:
-        """All that is held now; later changes do not show in it."""
+        """Return the state of all leases; later changes do not show in it."""
         ...
 
     def lost(self) -> set[KnobKey]:
-        """What is held, and the watcher could no longer restore."""
+        """Return the leased knobs that the watcher could not restore."""
         ...
 
     def check(self) -> None:
-        """To be called right before each write, and after it."""
+        """Check that the leases have not run out; called right before each
+        write, and after it."""
         ...
 
     def expired(self) -> bool:
-        """Whether :meth:`check` would raise: time for :meth:`reopen`."""
+        """Return whether :meth:`check` would raise; :meth:`reopen` is due."""
         ...
 
     def reopen(self) -> None:
-        """After standing still past the leases: all back, then go on."""
+        """Remove all limits after a standstill past the leases, and go on."""
         ...
 
     def watched(self) -> bool:
-        """Whether a watcher would restore after us."""
+        """Return whether a watcher would restore after a crash."""
         ...
 
 
 class Leaser(Protocol):
-    """Leases knobs that another thread will write: the actuator."""
+    """The actuator, as the fast loop uses it for knobs that it will write."""
 
     def hold(self, workload: str, knob: Knob,
              theirs: frozenset[int] | None = None) -> None:
-        """Lease a knob, and what was born below it since.
+        """Lease a knob, and new groups below it.
 
         :param theirs: the CPU set that another program has set, over ours
         """
@@ -105,10 +106,9 @@ class Leaser(Protocol):
 
 
 class Isolation(Protocol):
-    """The fast loop, as the slow one sees it.
+    """The fast loop, as the slow loop uses it.
 
-    ``mode`` is how far it may go now; ``exempt`` are groups that it leaves
-    alone.
+    ``mode`` is its present mode; ``exempt`` are groups that it does not limit.
     """
 
     mode: Mode
@@ -116,18 +116,18 @@ class Isolation(Protocol):
 
     def follow(self, wishes: Sequence[Cap], rates: Rates, held_back: bool,
                leaser: Leaser) -> FastLoopState:
-        """Bring the fast loop up to date; return what it does from now on."""
+        """Update the fast loop; return its state from now on."""
         ...
 
     def owns(self, key: KnobKey) -> bool:
-        """Whether the fast loop is the one writer of this knob."""
+        """Return whether only the fast loop writes this knob."""
         ...
 
     def stop(self) -> FastLoopState:
         """End the fast loop; its limits are removed by the next diff.
 
-        :return: what it does from now on: nothing, unless a write of its
-            hangs in the kernel
+        :return: its state from now on: empty, unless a write hangs in the
+            kernel
         """
         ...
 

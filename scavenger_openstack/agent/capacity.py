@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a host has, what its background uses, and what is left besides, by
-resource: for reports and metrics.
+"""Capacity, use by the background, and headroom of a host, by resource, for
+reports and metrics.
 
 ``cpu`` in cores, ``memory`` in bytes, ``network`` in bytes per second; a
 resource that is missing is not known.
@@ -25,7 +25,7 @@ Amounts = dict[Resource, float]
 
 
 def capacity(sample: HostSample | None) -> Amounts:
-    """Return what the host has."""
+    """Return the capacity of the host."""
     if sample is None:
         return {}
     return _without_unknown({
@@ -35,7 +35,8 @@ def capacity(sample: HostSample | None) -> Amounts:
 
 
 def used(rates: Rates | None) -> Amounts:
-    """Return what all background work uses, where that of each is known."""
+    """Return the use of all background work; nothing where that of a workload
+    is not known."""
     if rates is None or not rates.complete:
         return {}
     workloads = background(rates)
@@ -47,7 +48,7 @@ def used(rates: Rates | None) -> Amounts:
 
 def headroom(controllers: Mapping[str, Any], rates: Rates | None,
              idle_cores: float | None) -> Amounts:
-    """Return what the budgets leave above what the background uses.
+    """Return the part of the budgets that the background does not use.
 
     :param controllers: with their ``facts``, as in the status
     :param idle_cores: CPU time per second that was not used

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a monitoring system is told of an agent: one line and an exit code, as
-its plug-ins say them.
+"""The check of an agent for a monitoring system: a line and an exit code, in
+the format of its plug-ins.
 """
 
 from __future__ import annotations
@@ -21,19 +21,18 @@ OK, WARNING, CRITICAL = 0, 1, 2
 WORDS = 'OK', 'WARNING', 'CRITICAL'
 
 SHOWN = 3
-"""How many findings the line names; what displays it may cut it."""
+"""Number of findings in the line, which a monitoring system may cut."""
 
 
 class Finding(NamedTuple):
-    """What is not as it should be."""
+    """A problem, and the exit code for it."""
 
     code: int
     text: str
 
 
 def findings(document: Mapping[str, Any], now: float) -> list[Finding]:
-    """Return what an operator has to look at, in a status with its
-    ``watcher``.
+    """Return the problems in a status with its ``watcher``.
 
     :param now: CLOCK_BOOTTIME in seconds
     :raises ScavengerError: the document is not one of this version.
@@ -44,7 +43,7 @@ def findings(document: Mapping[str, Any], now: float) -> list[Finding]:
 
 def line(findings: Sequence[Finding], document: Mapping[str, Any], now: float
          ) -> tuple[int, str]:
-    """The exit code, and the line with what is worst first.
+    """Return the exit code, and the line with the worst finding first.
 
     :param document: the status; empty when there is none
     :raises ScavengerError: as of :func:`findings`
@@ -89,7 +88,7 @@ def _findings(document: Mapping[str, Any], now: float) -> list[Finding]:
     findings += [Finding(WARNING, f'refused lease {name}: its limit may be in '
                                'force') for name in document['refused']]
     if status.is_stale(document, now):
-        return findings            # the rest is as old
+        return findings            # all else in the status is as old
     for name, controller in document['controllers'].items():
         fault = (controller.get('facts') or {}).get('fault')
         if fault:
@@ -118,7 +117,7 @@ def _all_well(document: Mapping[str, Any], now: float) -> str:
 
 
 def _numbers(document: Mapping[str, Any], now: float) -> str:
-    """Return label=value for diagrams, with the unit where there is one."""
+    """Return label=value for graphs, with the unit where there is one."""
     return (f'last_tick_age={now - document["time_s"]:.1f}s '
             f'limits={len(document["caps"])} '
             f'incidents={len(document["incidents"])} '

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The VMs of this host, as their operator knows them, and what they use.
+"""The VMs of this host: their names, flavors, priorities and use.
 
-The agent writes rows of plain JSON values; what shows them adds the limits
-and incidents of the same status (:func:`complete`).
+The agent writes rows of plain JSON values; the commands that print them add
+the limits and incidents of the same status (:func:`complete`).
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from scavenger_openstack.types import THE_HOST
 from scavenger_openstack.types import WorkloadRates
 
 EVERY_S = 5.0
-"""How often the rows are made again while there are the same VMs."""
+"""Time after which the rows of the same VMs are made again."""
 COLUMNS = 100
 OWN_LIMIT = 'own_limit'
-"""The cause of a victim that its own quota holds back."""
+"""The cause of an incident of a VM that reached its own quota."""
 USE = ('cpu_cores', 'memory_bytes', 'io_bytes_per_s', 'io_ops_per_s',
        'net_tx_bytes_per_s')
 
 
 class InstanceRows:
-    """The rows of one agent, made now and then."""
+    """The rows of one agent, made every :data:`EVERY_S` or after a change."""
 
     def __init__(self) -> None:
         self._made_s = 0.0
-        self._of: Sequence[Instance] = ()
+        self._instances: Sequence[Instance] = ()
         self._json = b'[]'
 
-    def look(self, now: float, instances: Sequence[Instance],
-             rates: Rates | None) -> bytes:
-        """The rows in JSON.
+    def encoded(self, now: float, instances: Sequence[Instance],
+                rates: Rates | None) -> bytes:
+        """Return the rows in JSON.
 
         :param now: CLOCK_BOOTTIME in seconds
         :param instances: the same object while nothing of them changes
         """
-        if instances is not self._of or now - self._made_s >= EVERY_S:
-            self._made_s, self._of = now, instances
+        if instances is not self._instances or now - self._made_s >= EVERY_S:
+            self._made_s, self._instances = now, instances
             self._json = json.dumps(rows(instances, rates),
                                     separators=(',', ':')).encode()
         return self._json
@@ -58,7 +58,7 @@ class InstanceRows:
 
 def rows(instances: Sequence[Instance], rates: Rates | None
          ) -> list[dict[str, Any]]:
-    """Return a row for each VM, by its name, with what is known of its use."""
+    """Return a row for each VM, ordered by name, with its use."""
     uses = {rated.workload.id: rated
             for rated in (rates.workloads if rates else ())
             } if instances else {}
@@ -78,8 +78,8 @@ def _tagged(instance: Instance, use: WorkloadRates | None) -> Instance:
 
 
 def complete(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The rows of a status, with the ``limits`` in force of each VM, knob ->
-    value, and the incidents of which it is the victim, ``suffers``."""
+    """Return the rows of a status, with the ``limits`` in force of each VM, by
+    knob, and ``suffers``, the incidents of which it is the victim."""
     limits: dict[str, dict[str, Any]] = {}
     for cap in document.get('caps', ()):
         limits.setdefault(cap['workload'], {})[cap['knob']] = cap['value']

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The slow loop: sample, decide, arbitrate, act, tell; once per interval.
+"""The slow loop: sample, decide, arbitrate, apply, report; once per interval.
 
-The loop is level-triggered: everything is decided again from what is seen
-now, so there is nothing to undo but the leases.
+The loop is level-triggered: everything is decided again from the present
+sample, so there is nothing to undo but the leases.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ from typing import Any
 
 from oslo_log import log
 
-from scavenger_openstack.agent.apply import actuator as actuator_
-from scavenger_openstack.agent import base as base_
-from scavenger_openstack.agent import stop_file as stop_file_
+from scavenger_openstack.agent.apply.actuator import Actuator
+from scavenger_openstack.agent.apply.actuator import Outcome
+from scavenger_openstack.agent.base import Isolation
+from scavenger_openstack.agent.base import Leases
+from scavenger_openstack.agent.stop_file import StopFile
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import amounts
 from scavenger_openstack.decision import changes
 from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.decision.controller import Tunable
 from scavenger_openstack.decision import decider
-from scavenger_openstack.decision import orders as orders_
+from scavenger_openstack.decision import orders as operator_orders
 from scavenger_openstack.decision import settle
 from scavenger_openstack.decision.settle import Decided
 from scavenger_openstack.decision import tags
@@ -50,24 +52,23 @@ from scavenger_openstack.types import Rates
 LOG = log.getLogger(__name__)
 
 RECENT = 50
-"""Actions and problems that the status remembers."""
-
+"""Actions that the status remembers."""
 
 KILL_S = 1.0
-"""How long one tick may spend on kills."""
+"""Most time that one tick spends on kills."""
 
 
 @dataclasses.dataclass(slots=True)
 class Tick:
-    """What one turn of the loop saw, wanted and did.
+    """The sample, decision and outcome of one tick.
 
     ``reset``: there was no sample before this one to compare it with.
-    ``stopped``: nothing may be limited, ``why_stopped`` says why.
-    ``unmet`` and ``pending`` is what refused limits were answered from.
-    ``unwatched``: no watcher turns, or it is restoring limits of ours;
+    ``stopped``: nothing may be limited, ``why_stopped`` has the reason.
+    ``unmet`` and ``pending``: the refused and late limits before this tick.
+    ``unwatched``: no watcher runs, or it is restoring limits of ours;
     ``lost``: the limits that it cannot restore, so they are removed.
-    ``orders``: what operators ask for; ``refused``: what of it does not
-    count, and why.
+    ``orders``: those of operators; ``refused``: those that do not count, and
+    why.
     """
 
     time_s: float
@@ -77,13 +78,13 @@ class Tick:
     reset: bool = False
     unmet: Mapping[str, int] = dataclasses.field(default_factory=dict)
     pending: frozenset[KnobKey] = frozenset()
-    outcome: actuator_.Outcome = dataclasses.field(
-        default_factory=actuator_.Outcome)
+    outcome: Outcome = dataclasses.field(
+        default_factory=Outcome)
     stopped: bool = False
     why_stopped: str = ''
     unwatched: bool = False
     lost: Collection[KnobKey] = ()
-    orders: orders_.Orders = orders_.NONE
+    orders: operator_orders.Orders = operator_orders.NO_ORDERS
     refused: Mapping[str, str] = dataclasses.field(default_factory=dict)
     cost_s: float = 0.0
 
@@ -97,7 +98,7 @@ class Tick:
 
     @property
     def incidents(self) -> Mapping[tuple[str, str], Incident]:
-        """What operators are told of, by controller and id."""
+        """Return the incidents for operators, by controller and id."""
         return changes.reported_incidents(self.decided) if self.decided else {}
 
     @property
@@ -112,21 +113,21 @@ class Loop:
     :param stop_file: no cap while it exists, nor in the tick after it did
     :param require_watcher: no cap while no watcher would restore after us
     :param limited: the knobs that may be set
-    :param orders: tells what operators ask for
+    :param orders: returns the orders of operators
     """
 
     def __init__(self, driver: base.Driver,
                  controllers: Sequence[tuple[Controller, Mode]],
-                 leases: base_.Leases, actuator: actuator_.Actuator,
+                 leases: Leases, actuator: Actuator,
                  stop_file: pathlib.Path, require_watcher: bool = True,
-                 isolation: base_.Isolation | None = None,
+                 isolation: Isolation | None = None,
                  limited: Collection[Knob] = tuple(Knob),
-                 orders: Callable[[], orders_.Orders] = lambda: orders_.NONE
-                 ) -> None:
+                 orders: Callable[[], operator_orders.Orders] = (
+                     lambda: operator_orders.NO_ORDERS)) -> None:
         self._driver = driver
         self._leases = leases
         self._actuator = actuator
-        self._stop_file = stop_file_.StopFile(stop_file)
+        self._stop_file = StopFile(stop_file)
         self._stop_path = stop_file
         self._require_watcher = require_watcher
         self._enforcing = any(
@@ -137,8 +138,8 @@ class Loop:
         self._decider = decider.Decider(controllers, self.limited)
         self._isolation = isolation
         self._own_mode = isolation.mode if isolation else Mode.OFF
-        self._ask_orders = orders
-        self._orders = orders_.NONE
+        self._read_orders = orders
+        self._orders = operator_orders.NO_ORDERS
         self._tags = tags.Tags()
         self._allowed: Mapping[str, Floor] = {}
         self._fast = settle.NO_FAST_LOOP
@@ -151,14 +152,14 @@ class Loop:
                          'refusals': 0, 'problems': 0, 'blind_ticks': 0}
 
     def tick(self, now: float) -> Tick:
-        """Turn once; ``now`` is CLOCK_BOOTTIME in seconds."""
+        """Run one tick; ``now`` is CLOCK_BOOTTIME in seconds."""
         began = time.thread_time()
         tick = Tick(now)
         if self._leases.expired():
             self._start_over()
         else:
             self._restoring = False
-        orders = tick.orders = self._orders = self._ask_orders()
+        orders = tick.orders = self._orders = self._read_orders()
         tick.why_stopped = (
             orders.stopped if not self._stop_file.appeared()
             else 'the stop file is there' if self._stop_file.exists()
@@ -177,11 +178,12 @@ class Loop:
             self._log_blind(str(exc))
             self._driver.ask(())
             if tick.stopped or tick.unwatched:
-                # What the fast loop set would come back without a lease.
+                # Else the fast loop would set its limits again, without a
+                # lease.
                 if self._isolation:
                     self._fast = self._isolation.stop()
                 tick.outcome = self._actuator.reconcile(
-                    {}, taken=self._fast.keys)
+                    {}, fast_keys=self._fast.keys)
         else:
             self._log_blind('')
             tick.sample = self._tags.apply(tick.sample, orders)
@@ -214,8 +216,7 @@ class Loop:
         return self._leases.remove_all()
 
     def _decide(self, tick: Tick, sample: HostSample) -> None:
-        """Decide and apply the limits of a sample: the core decides, the
-        shell writes."""
+        """Decide on limits from a sample, and apply them."""
         tick.unmet, tick.pending = self._unmet, self._actuator.pending
         proposal = self._decider.propose(
             sample, held_back=tick.stopped or tick.unwatched,
@@ -225,13 +226,14 @@ class Loop:
         self._log_faults(proposal.faults)
         self._driver.ask(() if tick.stopped else proposal.asks)
         fast = self._fast = self._follow(proposal)
-        knobs = self._actuator.look([*proposal.caps, *fast.floors])
-        decided = tick.decided = settle.settle(proposal, knobs.originals, fast)
+        reading = self._actuator.read([*proposal.caps, *fast.floors])
+        decided = tick.decided = settle.settle(proposal, reading.originals,
+                                               fast)
         lost = tick.lost = self._leases.lost()
         wanted = decided.wanted if not lost else {
             key: cap for key, cap in decided.wanted.items()
             if key not in lost}
-        tick.outcome = self._actuator.reconcile(wanted, knobs, fast.keys)
+        tick.outcome = self._actuator.reconcile(wanted, reading, fast.keys)
         self._unmet = dict(tick.outcome.unmet)
         self._report_unmet(tick.outcome, decided)
         self._kill(tick, proposal.kills)
@@ -247,15 +249,15 @@ class Loop:
         isolation = self._isolation
         if isolation is None:
             return settle.NO_FAST_LOOP
-        isolation.mode = orders_.mode(perfiso.Controller.name,
-                                      self._own_mode, self._orders)
-        isolation.exempt = orders_.exempt(
+        isolation.mode = operator_orders.mode(perfiso.Controller.name,
+                                              self._own_mode, self._orders)
+        isolation.exempt = operator_orders.exempt(
             (rated.workload for rated in proposal.rates.workloads),
             self._orders)
         return isolation.follow(proposal.wishes, proposal.rates,
                                 proposal.held_back, self._actuator)
 
-    def _report_unmet(self, outcome: actuator_.Outcome, decided: Decided
+    def _report_unmet(self, outcome: Outcome, decided: Decided
                       ) -> None:
         """Report an operator's memory limit that is not met: no workload is
         paused or killed for it."""
@@ -268,7 +270,7 @@ class Loop:
             f'{cap.reason}'
             for cap in decided.wanted.values()
             if cap.workload in self._unmet and cap.knob is Knob.MEMORY_BYTES
-            and cap.owner == orders_.OWNER)
+            and cap.owner == operator_orders.OWNER)
 
     def _kill(self, tick: Tick, kills: Sequence[Action]) -> None:
         """Kill, which needs the consent of the workload's parent cgroup; see
@@ -276,9 +278,9 @@ class Loop:
         until = time.monotonic() + KILL_S
         for action in kills:
             if time.monotonic() > until:
-                break       # the rest in the next tick
+                break       # the next tick goes on
             try:
-                # A kill freezes first: what dies half-way is thawed.
+                # A kill freezes first: the lease thaws it after a crash.
                 self._actuator.hold(action.workload, Knob.PAUSED)
                 count = self._driver.kill(action.workload)
             except errors.ScavengerError as exc:
@@ -292,7 +294,8 @@ class Loop:
                         action.workload, action.reason, action.owner)
 
     def _start_over(self) -> None:
-        """Our leases ran out (we were stopped): own nothing, begin again."""
+        """Begin again without limits, after the leases ran out while the
+        process was stopped."""
         if not self._restoring:
             LOG.warning('the leases ran out while the agent stood still: all '
                         'limits are removed, and decided on again')
@@ -302,7 +305,7 @@ class Loop:
         self._unmet = {}
         self._leases.reopen()
         self._restoring = self._leases.expired()
-        self._actuator.forget_all('the agent stood still for too long')
+        self._actuator.reset('the agent stood still for too long')
         self._decider.forget_sample()
 
     def _log_held_back(self, tick: Tick) -> None:

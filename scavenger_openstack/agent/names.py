@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What VMs are called, beside their UUIDs."""
+"""The names of VMs, which are shown beside their UUIDs."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from scavenger_openstack.wire import fit
 from scavenger_openstack.wire import patterns
 
 MOST = 4096
-"""So many are remembered: a VM that has ended still has lines."""
+"""Most remembered names: a VM that has ended still has lines."""
 ROWS = ('caps', 'would', 'incidents', 'actions')
-"""What has UUIDs in a status."""
+"""The fields of a status whose rows have UUIDs."""
 _UUID = re.compile(patterns.UUID)
 _PLAIN = re.compile(r'[\w. -]+')
 _CHARS = 32
 
 
 class InstanceName(NamedTuple):
-    """That of the instance in libvirt, and the one in Nova, '' if unknown,
+    """The name of an instance in libvirt, and that in Nova, '' if unknown,
     which a tenant chooses."""
 
     name: str
@@ -33,19 +33,19 @@ class InstanceName(NamedTuple):
 
 
 class Names:
-    """The names that are known."""
+    """The names of VMs by UUID."""
 
     def __init__(self) -> None:
-        self._known: dict[str, InstanceName] = {}
+        self._names: dict[str, InstanceName] = {}
         self._followed: Iterable[Instance] = ()
 
     def learn(self, uuid: str, name: str, display_name: str) -> None:
-        if len(self._known) >= MOST:
-            self._known = {}
-        self._known[uuid] = InstanceName(name, display_name)
+        if len(self._names) >= MOST:
+            self._names = {}
+        self._names[uuid] = InstanceName(name, display_name)
 
     def follow(self, instances: Iterable[Instance]) -> None:
-        """Learn those.
+        """Add the names of these VMs.
 
         :param instances: the same object while nothing of them changes
         """
@@ -55,34 +55,37 @@ class Names:
                 self.learn(instance.uuid, instance.name, instance.display_name)
 
     def read(self, by_uuid: Mapping[str, Mapping[str, str]]) -> None:
-        """Learn what :meth:`of` returned."""
+        """Add names in the form of :meth:`of`."""
         for uuid, row in by_uuid.items():
             self.learn(uuid, *(row.get(field, '')
                                for field in InstanceName._fields))
 
     def of(self, document: object) -> dict[str, dict[str, str]]:
-        """Return the names of all VMs whose UUIDs it has, by UUID, as JSON.
-        """
+        """Return the names of all VMs whose UUIDs are in a document, by UUID,
+        as JSON."""
         return {uuid: {field: fit.maybe_name(name) for field, name
-                       in self._known[uuid]._asdict().items()}
+                       in self._names[uuid]._asdict().items()}
                 for uuid in dict.fromkeys(_UUID.findall(str(document)))
-                if uuid in self._known}
+                if uuid in self._names}
 
     def beside(self, text: str) -> str:
-        """The text, each UUID as ``instance-00000003 (web-1, UUID)`` unless
-        the text has the name of the instance already; a name in Nova of more
-        than letters, digits, spaces, ``.``, ``_`` and ``-`` in quotes."""
+        """Return the text with ``instance-00000003 (web-1, UUID)`` for each
+        UUID, unless it has the name of the instance already.
+
+        A name in Nova with other characters than letters, digits, spaces,
+        ``.``, ``_`` and ``-`` is in quotes.
+        """
         return _UUID.sub(lambda match: self._named(match[0], text), text)
 
     def _named(self, uuid: str, text: str) -> str:
-        instance = self._known.get(uuid)
+        instance = self._names.get(uuid)
         if instance is None or instance.name in text:
             return uuid
-        given = instance.display_name[:_CHARS].replace('\n', ' ')
-        if given and not _PLAIN.fullmatch(given):
-            # It could be taken for what the line itself says.
-            given = json.dumps(given, ensure_ascii=False)
-        return f'{instance.name} ({given}{", " if given else ""}{uuid})'
+        title = instance.display_name[:_CHARS].replace('\n', ' ')
+        if title and not _PLAIN.fullmatch(title):
+            # It could be mistaken for words of the line itself.
+            title = json.dumps(title, ensure_ascii=False)
+        return f'{instance.name} ({title}{", " if title else ""}{uuid})'
 
 
 def of_status(document: Mapping[str, Any]) -> Names:

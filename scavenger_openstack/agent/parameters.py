@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The parameters of controllers: the file's, and those that operators ask for.
+"""The parameters of controllers: those of the file, and those that operators
+request.
 
-A parameter that the control plane asks for takes the place of the file's.  It
-is checked as one of the file is, and holds from the next tick on; those that
-a controller cannot change while it runs hold from the next start on.
+A parameter that the control plane requests replaces that of the file.  It
+is checked in the same way, and holds from the next tick on; a parameter that
+a controller cannot change while it runs holds from the next start on.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from scavenger_openstack.algorithms.perfiso import perfiso
-from scavenger_openstack import conf as conf_
+from scavenger_openstack import conf as conf_package
 from scavenger_openstack.conf import params as conf_params
 from scavenger_openstack.decision.controller import Tunable
 from scavenger_openstack.types import printable
@@ -32,21 +33,21 @@ NOT_HERE = 'no controller of that name runs on this host'
 NO_OPTION = 'there is no such option'
 FAILED = 'the controller fails at it, the log has more'
 
-MOST_REFUSED = 200
-"""So many are told; a report has no room for more."""
-MOST_LINES = 10
-"""So many of them go to the log each time."""
-MOST_TEXT = 80
-"""So much of a value, or a name, is shown."""
+MAX_REFUSED = 200
+"""Most refused parameters in a report, which has no room for more."""
+MAX_LINES = 10
+"""Most of them that are logged at once."""
+MAX_CHARS = 80
+"""Most characters of a value, or a name, that are shown."""
 
-Asked = Mapping[str, float | str]
-"""By ``section.option``."""
+Requested = Mapping[str, float | str]
+"""Values by ``section.option``."""
 
 
 def parsed(option: cfg.Opt, value: float | str) -> Any:
-    """Return the value as the option has it in a file.
+    """Return the value as an option of the file would have it.
 
-    :raises ValueError: it is none, and why.
+    :raises ValueError: it is no value of this option.
     """
     if not isinstance(value, str):
         value = str(int(value) if value.is_integer() else value)
@@ -58,17 +59,17 @@ def parsed(option: cfg.Opt, value: float | str) -> Any:
     return typed
 
 
-def replaced(params: Any, asked: Asked) -> tuple[Any, dict[str, str]]:
-    """The ``Params`` with what is asked for in place of its own, and by
-    option what of that does not count, and why.
+def replaced(params: Any, requested: Requested) -> tuple[Any, dict[str, str]]:
+    """Return the ``Params`` with the requested values in place of their own,
+    and by option why a value does not count.
 
-    :param asked: by option
+    :param requested: by option
     """
     options = {option.name: option
                for option in conf_params.opts_of(type(params))}
     del options['mode']
     values, refused = {}, {}
-    for name, value in asked.items():
+    for name, value in requested.items():
         if name not in options:
             refused[name] = NO_OPTION
             continue
@@ -83,36 +84,36 @@ def replaced(params: Any, asked: Asked) -> tuple[Any, dict[str, str]]:
 
 
 class Parameters:
-    """What holds on this host; for one thread.
+    """The parameters in force on this host; for one thread.
 
-    :param conf: that of the agent, as its files say it
+    :param conf: the agent's, of its files
     """
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._conf = conf
         self._file: dict[str, Any] = {}
-        for name in conf_.PARAMS.keys() & {*conf.agent.controllers,
-                                           perfiso.Controller.name}:
+        for name in conf_package.PARAMS.keys() & {*conf.agent.controllers,
+                                                  perfiso.Controller.name}:
             # A fault of the file is reported by the program that reads it.
             with contextlib.suppress(cfg.Error, ValueError):
                 self._file[name] = conf_params.params_of(
-                    conf, name, conf_.PARAMS[name])
+                    conf, name, conf_package.PARAMS[name])
         self._now = dict(self._file)
-        self._asked: Asked = {}
+        self._requested: Requested = {}
         self.refused: dict[str, str] = {}
-        """Each that does not hold, as ``parameter section.option``: why."""
+        """Reasons of those not in force, by ``parameter section.option``."""
 
-    def begin(self, asked: Asked) -> None:
-        """Begin with these, also those that hold from the start on."""
-        for name, params in self._take(asked).items():
+    def begin(self, requested: Requested) -> None:
+        """Set these at the start, which sets all of them."""
+        for name, params in self._resolve(requested).items():
             self._log(name, params)
             self._now[name] = params
 
     def of(self, section: str, kind: Any) -> Any:
-        """The ``Params`` that hold; of a controller of another package those
-        of the file.
+        """Return the ``Params`` that hold; of a controller of another package
+        those of the file.
 
-        :param kind: their class
+        :param kind: the class of the ``Params``
         :raises oslo_config.cfg.Error: a value of the file is wrong.
         :raises ValueError: the class refuses them together.
         """
@@ -121,38 +122,38 @@ class Parameters:
 
     @property
     def now(self) -> Mapping[str, Any]:
-        """The ``Params`` that hold, by section."""
+        """Return the ``Params`` that hold, by section."""
         return self._now
 
-    def follow(self, asked: Asked, controllers: Mapping[str, Tunable]
+    def follow(self, requested: Requested, controllers: Mapping[str, Tunable]
                ) -> None:
-        """Go on with these.
+        """Change the running controllers to these parameters.
 
         :param controllers: by section
         """
-        if asked is self._asked or asked == self._asked:
+        if requested is self._requested or requested == self._requested:
             return
-        for name, params in self._take(asked, controllers).items():
+        for name, params in self._resolve(requested, controllers).items():
             if params != self._now[name]:
                 try:
                     controllers[name].tune(params)
-                except Exception:       # those before hold
+                except Exception:       # the old parameters hold
                     LOG.exception('parameters of %s are not followed', name)
                     self.refused[f'parameter {name}'] = FAILED
                     continue
                 self._log(name, params)
                 self._now[name] = params
 
-    def _take(self, asked: Asked,
-              controllers: Mapping[str, Tunable] | None = None
-              ) -> dict[str, Any]:
-        """Return what is to hold by section."""
-        self._asked = asked
+    def _resolve(self, requested: Requested,
+                 controllers: Mapping[str, Tunable] | None = None
+                 ) -> dict[str, Any]:
+        """Return the ``Params`` that are to hold, by section."""
+        self._requested = requested
         refused: dict[str, str] = {}
         by_section: dict[str, dict[str, float | str]] = {
             name: {} for name in self._file
             if controllers is None or name in controllers}
-        for name, value in asked.items():
+        for name, value in requested.items():
             section, dot, option = name.partition('.')
             if not dot:
                 refused[name] = NO_OPTION
@@ -164,38 +165,39 @@ class Parameters:
         for section, own in by_section.items():
             params, wrong = replaced(self._file[section], own)
             if controllers is not None:
-                kept = {name: value for name, value in _differences(
+                fixed = {name: value for name, value in _differences(
                     self._now[section], params)
                     if name in controllers[section].at_start}
-                wrong |= {name: AT_START for name in kept
+                wrong |= {name: AT_START for name in fixed
                           if name in own and name not in wrong}
                 try:
-                    params = dataclasses.replace(params, **kept)
-                except ValueError as exc:       # what is new contradicts it
+                    params = dataclasses.replace(params, **fixed)
+                except ValueError as exc:       # new values contradict it
                     wrong |= dict.fromkeys(own, f'{exc}; {AT_START}')
                     params = self._now[section]
             new_params[section] = params
             refused |= {f'{section}.{name}': why
                         for name, why in wrong.items()}
-        self._refuse(refused, asked)
+        self._record_refused(refused, requested)
         return new_params
 
-    def _refuse(self, refused: Mapping[str, str], asked: Asked) -> None:
-        shown = {printable(name[:MOST_TEXT]): (
-            printable(str(asked[name])[:MOST_TEXT]), why)
+    def _record_refused(self, refused: Mapping[str, str],
+                        requested: Requested) -> None:
+        shown = {printable(name[:MAX_CHARS]): (
+            printable(str(requested[name])[:MAX_CHARS]), why)
             for name, why in refused.items()}
         reasons = {f'parameter {name}': why for name, (_, why)
-                   in itertools.islice(shown.items(), MOST_REFUSED)}
+                   in itertools.islice(shown.items(), MAX_REFUSED)}
         new = [f'{name} = {value}: {why}'
                for name, (value, why) in shown.items()
                if self.refused.get(f'parameter {name}') != why]
-        for line in new[:MOST_LINES]:
+        for line in new[:MAX_LINES]:
             LOG.warning('a parameter that the control plane asks for is not '
                         'followed: %s', line)
-        if len(new) > MOST_LINES:
+        if len(new) > MAX_LINES:
             LOG.warning('more parameters that the control plane asks for '
                         'and that are not followed: %d',
-                        len(new) - MOST_LINES)
+                        len(new) - MAX_LINES)
         self.refused = reasons
 
     def _log(self, section: str, params: Any) -> None:

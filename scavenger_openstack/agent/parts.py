@@ -16,10 +16,10 @@ from stevedore import driver as stevedore_driver
 from stevedore import exception as stevedore_exception
 
 from scavenger_openstack.agent.events import steady_clock
-from scavenger_openstack.agent.events import store as store_
+from scavenger_openstack.agent.events.store import Store
 from scavenger_openstack.agent.profiling import budget
 from scavenger_openstack.agent.profiling import profiling
-from scavenger_openstack import conf as conf_
+from scavenger_openstack import conf as conf_package
 from scavenger_openstack.conf import host as conf_host
 from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.decision.controller import is_detector
@@ -35,7 +35,7 @@ LOG = log.getLogger(__name__)
 
 
 def load_driver(conf: cfg.ConfigOpts) -> base.Driver:
-    """The configured driver.
+    """Return the configured driver.
 
     :raises ConfigError: there is none of that name.
     """
@@ -47,7 +47,7 @@ def load_driver(conf: cfg.ConfigOpts) -> base.Driver:
 def load_controllers(conf: cfg.ConfigOpts,
                      params_of: Callable[[str, Any], Any]
                      ) -> list[tuple[Controller, Mode]]:
-    """The configured controllers and their modes.
+    """Return the configured controllers and their modes.
 
     :param params_of: the ``Params`` of a section, of this class
     :raises ConfigError: one of them does not exist.
@@ -59,8 +59,8 @@ def load_controllers(conf: cfg.ConfigOpts,
             params = params_of(name, cls.params_type)
         except (cfg.Error, ValueError) as exc:
             raise errors.ConfigError(f'[{name}]: {exc}') from exc
-        mode = conf_.mode(conf, name)
-        if mode is Mode.ENFORCE and name in conf_.UNTRIED:
+        mode = conf_package.mode(conf, name)
+        if mode is Mode.ENFORCE and name in conf_package.UNTRIED:
             LOG.warning(
                 '[%s] mode: enforce: %s limits what its paper names and does '
                 'not check that a limit helps; set mode = observe, and let '
@@ -83,7 +83,7 @@ def evidence(controllers: Sequence[tuple[Controller, Mode]]
 
 
 def controller_type(name: str, where: str) -> Any:
-    """The class behind a controller's entry point.
+    """Return the class behind a controller's entry point.
 
     :param where: what names it, for the message
     :raises ConfigError: there is none of that name.
@@ -105,13 +105,13 @@ def _plugin(namespace: str, name: str, option: str) -> Any:
 def load_profiling(conf: cfg.ConfigOpts,
                    controllers: Sequence[tuple[Controller, Mode]]
                    ) -> profiling.Profiling:
-    """Return what measures profiles on this host."""
+    """Return the measurement of profiles on this host."""
     return profiling.Profiling(
         conf.agent.profile_seconds_per_day, os.path.abspath(
-            conf_.stop_file(conf)), conf.agent.lease_s,
+            conf_package.stop_file(conf)), conf.agent.lease_s,
         frozenset(controller.name for controller, _ in controllers
                   if is_detector(controller)),
-        conf_.state_dir(conf) / budget.FILE)
+        conf_package.state_dir(conf) / budget.FILE)
 
 
 def kinds(conf: cfg.ConfigOpts) -> list[str]:
@@ -128,14 +128,15 @@ def kinds(conf: cfg.ConfigOpts) -> list[str]:
 
 
 def uris(conf: cfg.ConfigOpts) -> list[str]:
-    """URIs of the libvirtds of this host that are used: one or none."""
+    """Return the URIs of the libvirtds of this host that are used: one or
+    none."""
     return [uri] if (uri := conf_host.libvirt_uri(conf)) else []
 
 
 def load_sync(conf: cfg.ConfigOpts, call: Callable[[bytes], bytes] | None,
-              store: store_.Store, clock: steady_clock.SteadyClock) -> Any:
-    """The :class:`~.control_plane.sync.Sync` of this host; ``None`` without a
-    control plane, of which nothing is imported then.
+              store: Store, clock: steady_clock.SteadyClock) -> Any:
+    """Return the :class:`~.control_plane.sync.Sync` of this host; ``None``
+    without a control plane, of which nothing is imported then.
 
     :param call: takes a report and returns the answer; ``None``: over HTTPS
         or RPC, as is configured
@@ -162,7 +163,6 @@ def load_sync(conf: cfg.ConfigOpts, call: Callable[[bytes], bytes] | None,
         if call is None:
             from scavenger_openstack.agent.control_plane import host_token
             from scavenger_openstack import rpc
-            from scavenger_openstack.wire import fit
             call = rpc.Client(conf, identity=lambda: (
                 fit.name(conf.agent.host), host_token.read(token_file)
                 if token_file.exists() else '')).sync
@@ -175,7 +175,7 @@ def load_sync(conf: cfg.ConfigOpts, call: Callable[[bytes], bytes] | None,
             f'[conductor] enabled: {errors.missing_package(exc, "rpc") or exc}'
         ) from exc
     return sync.make(
-        call, conf_.sync_dir(conf), store, host=conf.agent.host,
+        call, conf_package.sync_dir(conf), store, host=conf.agent.host,
         boot_id=records.boot_id(), version=version(),
         sync_s=conf.conductor.sync_s,
         allow_background=conf.conductor.allow_background,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What ``scavenger-agent sample`` prints for people: the use of workloads
+"""The table that ``scavenger-agent sample`` prints: the use of workloads
 between two samples."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from scavenger_openstack.agent import names
 from scavenger_openstack import amounts
-from scavenger_openstack.decision import rates as rates_
+from scavenger_openstack.decision import rates as decision_rates
 from scavenger_openstack.drivers import base
 from scavenger_openstack import text
 from scavenger_openstack.types import HostSample
@@ -23,9 +23,8 @@ UNKNOWN = '-'
 
 def lines(before: HostSample, sample: HostSample, facts: base.Facts
           ) -> list[str]:
-    """The lines for people; of each workload what is not measured is
-    ``-``."""
-    rates = rates_.rates(before, sample)
+    """Return the lines for people; a value that is not measured is ``-``."""
+    rates = decision_rates.rates(before, sample)
     vm_names = names.Names()
     vm_names.follow(facts.instances)
     memory = ('' if sample.memory_total_bytes is None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The agent as a process: puts its parts together, turns, and ends clean."""
+"""The agent as a process: makes its parts, runs the loop, and ends cleanly."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log
 
-from scavenger_openstack.agent.apply import actuator as actuator_
+from scavenger_openstack.agent.apply.actuator import Actuator
 from scavenger_openstack.agent.events import earlier
 from scavenger_openstack.agent.events import steady_clock
 from scavenger_openstack.agent.events import store
 from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent import instances
-from scavenger_openstack.agent.isolation import blind_isolation as isolation_
+from scavenger_openstack.agent.isolation.blind_isolation import BlindIsolation
 from scavenger_openstack.agent.lease import claims
 from scavenger_openstack.agent.lease import heartbeat
-from scavenger_openstack.agent.lease import leases as leases_
-from scavenger_openstack.agent import loop as loop_
+from scavenger_openstack.agent.lease.leases import Leases
+from scavenger_openstack.agent.loop import Loop
+from scavenger_openstack.agent.loop import Tick
 from scavenger_openstack.agent.metrics import publishing
 from scavenger_openstack.agent import names
 from scavenger_openstack.agent import parameters
@@ -37,7 +38,7 @@ from scavenger_openstack.agent import status
 from scavenger_openstack.agent import unix_signals
 from scavenger_openstack.agent import windows
 from scavenger_openstack.algorithms.perfiso import perfiso
-from scavenger_openstack import conf as conf_
+from scavenger_openstack import conf as conf_package
 from scavenger_openstack.decision import orders
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
@@ -57,13 +58,13 @@ COST_SMOOTHING = 0.1
 """Weight of the last tick in the shown cost of the agent."""
 
 STATE_EVERY_S = 5.0
-"""How often the controllers' windows go to disk."""
+"""Time between two writes of the controllers' windows to disk."""
 
 NAMES = names.Names()
-"""Of the VMs on this host, for its log and history."""
+"""The names of the VMs on this host, for its log and history."""
 
-MOST_REFUSED_LINES = 10
-"""So many lines about what is not followed go to the log at once."""
+MAX_REFUSED_LINES = 10
+"""Most lines about refused orders that are logged at once."""
 
 NOT_REAL_TIME = (
     'real-time priority 1 is refused: on a full host this agent may stand '
@@ -76,49 +77,42 @@ def now() -> float:
 
 
 def set_up_log(conf: cfg.ConfigOpts) -> None:
-    conf_.set_up_log(conf, NAMES.beside)
+    conf_package.set_up_log(conf, NAMES.beside)
 
 
-class MissingLog:
-    """Logs what protecting lacks on this host: each resource once."""
+def log_missing(logged: log_once.LogOnce, missing: Sequence[str]) -> None:
+    """Log the prerequisites that this host has not: each resource once.
 
-    def __init__(self) -> None:
-        self._logged = log_once.LogOnce()
-
-    def log(self, missing: Sequence[str]) -> None:
-        """:param missing: sentences that begin with a resource and ``:``"""
-        new = self._logged.all_due({
-            sentence.partition(':')[0]: '' for sentence in missing})
-        for sentence in missing:
-            if sentence.partition(':')[0] in new:
-                LOG.warning('missing: %s', sentence)
+    :param missing: sentences that begin with a resource and ``:``
+    """
+    resources = logged.all_due({
+        sentence.partition(':')[0]: '' for sentence in missing})
+    for sentence in missing:
+        if sentence.partition(':')[0] in resources:
+            LOG.warning('missing: %s', sentence)
 
 
-class RefusedLog:
-    """Logs what the control plane asks for and is not followed here: each
-    once, and again when the reason is another."""
+def log_refused(logged: log_once.LogOnce, refused: Mapping[str, str]
+                ) -> None:
+    """Log the orders of the control plane that are not followed here: each
+    once, and again when the reason has changed.
 
-    def __init__(self) -> None:
-        self._logged = log_once.LogOnce()
-
-    def log(self, refused: Mapping[str, str]) -> None:
-        """:param refused: what is not followed, and why"""
-        new = [f'{what}: {refused[what]}'
-               for what in self._logged.all_due(refused)]
-        for line in new[:MOST_REFUSED_LINES]:
-            LOG.warning('the control plane asks for what is not followed '
-                        'here: %s', printable(line))
-        if len(new) > MOST_REFUSED_LINES:
-            LOG.warning('more that the control plane asks for and that is '
-                        'not followed here: %d',
-                        len(new) - MOST_REFUSED_LINES)
+    :param refused: the reason by order
+    """
+    new = [f'{order}: {refused[order]}' for order in logged.all_due(refused)]
+    for line in new[:MAX_REFUSED_LINES]:
+        LOG.warning('the control plane asks for what is not followed '
+                    'here: %s', printable(line))
+    if len(new) > MAX_REFUSED_LINES:
+        LOG.warning('more that the control plane asks for and that is '
+                    'not followed here: %d', len(new) - MAX_REFUSED_LINES)
 
 
 class Service:
-    """One agent: opens, turns until it is told to stop, closes.
+    """The agent of one host, which runs until it is stopped.
 
     :param record: a new file to write all ticks to
-    :param call: the conductor, if it is not to be reached over RPC
+    :param call: calls the conductor, instead of HTTPS or RPC
     """
 
     def __init__(self, conf: cfg.ConfigOpts,
@@ -126,32 +120,33 @@ class Service:
                  call: Callable[[bytes], bytes] | None = None) -> None:
         self._conf = conf
         self._stop = unix_signals.StopRequest()
-        self._state_dir = conf_.state_dir(conf)
+        self._state_dir = conf_package.state_dir(conf)
         self._interval_s: float = conf.agent.interval_s
         self._ticked_s = now()
-        self._cpu_s = self._seen_s = self._cpu_share = 0.0
+        self._cpu_s = self._measured_s = self._cpu_share = 0.0
         self._scheduled = 'normal'
-        earlier.warn(conf_.history_dir(conf), conf_.sync_dir(conf))
+        earlier.warn(conf_package.history_dir(conf),
+                     conf_package.sync_dir(conf))
         self._store = store.Store(
-            conf_.history_dir(conf), conf.agent.history_mib * 2 ** 20,
+            conf_package.history_dir(conf), conf.agent.history_mib * 2 ** 20,
             conf.conductor.spool_mib * 2 ** 20
             if conf.conductor.enabled else None, NAMES)
         self._rows = instances.InstanceRows()
         self._limits = status.Limits()
-        self._missing = MissingLog()
-        self._refused = RefusedLog()
+        self._logged_missing = log_once.LogOnce()
+        self._logged_refused = log_once.LogOnce()
         self._clock = steady_clock.SteadyClock(now(), time.time())
         self._sync = parts.load_sync(conf, call, self._store, self._clock)
         self._parameters = parameters.Parameters(conf)
-        if self._sync:      # those that were kept hold from the start
+        if self._sync:      # those on disk hold from the start
             self._parameters.begin(self._sync.orders.parameters)
         self._controllers = parts.load_controllers(conf, self._parameters.of)
         self._driver = parts.load_driver(conf)
-        modes = {'perfiso': conf_.mode(conf, 'perfiso'), **{
+        modes = {'perfiso': conf_package.mode(conf, 'perfiso'), **{
             controller.name: mode for controller, mode in self._controllers}}
         self._signals = unix_signals.Signals(conf, modes)
         self._enforcing = Mode.ENFORCE in modes.values()
-        self._leases = leases_.Leases(
+        self._leases = Leases(
             self._state_dir, conf.agent.lease_s,
             claims.Claims([*conf.cgroups.background_groups,
                            *conf.cgroups.background_parents],
@@ -161,16 +156,16 @@ class Service:
         self._leases.want(parts.kinds(conf))
         self._recorder = (writer.Recorder(record, self._driver)
                           if record else None)
-        self._actuator = actuator_.Actuator(
+        self._actuator = Actuator(
             self._recorder.knobs if self._recorder else self._driver,
             self._leases, conf.agent.write_deadline_s)
-        self._isolation = isolation_.BlindIsolation(
+        self._isolation = BlindIsolation(
             self._driver, self._leases,
             self._parameters.of('perfiso', perfiso.Params),
             modes['perfiso'])
         self._tick_events = tick_events.TickEvents(
             self._leases, self._actuator, self._isolation,
-            self._driver.ended, self._happened,
+            self._driver.ended, self._add_events,
             self._store.add_reports,
             # Only the control plane gets measurements.
             parts.evidence(self._controllers if self._sync else ()),
@@ -180,12 +175,12 @@ class Service:
             [controller.name for controller, _ in self._controllers],
             file=conf.agent.metrics_file, listen=conf.agent.metrics_listen,
             instances=conf.agent.metrics_instances)
-        stop_file = conf_.stop_file(conf)
+        stop_file = conf_package.stop_file(conf)
         self._stop_file = os.path.abspath(stop_file)
-        self._loop = loop_.Loop(
+        self._loop = Loop(
             self._driver, self._controllers, self._leases, self._actuator,
             stop_file, conf.agent.require_watcher,
-            self._isolation, conf_.limited_knobs(conf.agent.protect),
+            self._isolation, conf_package.limited_knobs(conf.agent.protect),
             self._orders)
         self._profiling = parts.load_profiling(conf, self._controllers)
         self._tunable = {'perfiso': self._isolation, **{
@@ -193,14 +188,14 @@ class Service:
             for controller, _ in self._controllers}, **self._loop.tunable}
 
     def stop(self, signum: int = 0, frame: FrameType | None = None) -> None:
-        """End after the tick at hand; may be a signal handler."""
+        """End after the present tick; may be a signal handler."""
         self._stop.request()
 
     def run(self) -> int:
-        """Turn until :meth:`stop`; return the process's exit code.
+        """Run until :meth:`stop`; return the process's exit code.
 
         :raises AlreadyRunning: another agent has the state directory, or
-            enforces limits on what this one is to limit.
+            enforces limits on workloads of this one.
         :raises ScavengerError: the state directory cannot be used.
         """
         self._leases.open()
@@ -216,13 +211,13 @@ class Service:
                                         self._interval_s)
             renewer.begin()
             try:
-                self._turn(renewer)
+                self._run_ticks(renewer)
             finally:
                 renewer.stop()
         except (errors.ScavengerError, OSError):
             raise
         except Exception:
-            # At once: what follows may take long, and fail, too.
+            # Logged now: the end of the parts may take long, and fail, too.
             LOG.exception('the agent ends: unexpected failure')
             failed = True
         finally:
@@ -245,9 +240,10 @@ class Service:
             LOG.error('not removed, scavenger-restore tries again: %s', fault)
         return 1 if failed or problems else 0
 
-    def _turn(self, renewer: heartbeat.Renewer) -> None:
+    def _run_ticks(self, renewer: heartbeat.Renewer) -> None:
         self._signals.install(self.stop)
-        modes = ', '.join(f'{c.name} {m}' for c, m in self._controllers)
+        modes = ', '.join(f'{controller.name} {mode}'
+                          for controller, mode in self._controllers)
         LOG.info('started: %s', modes or 'no controller')
         if self._enforcing:
             self._scheduled = scheduling.process()
@@ -279,31 +275,31 @@ class Service:
             if tick.time_s - saved_s >= STATE_EVERY_S:
                 windows.save(self._windows, self._loop)
                 saved_s = tick.time_s
-            # A late tick is not made up for: rates over a moment say
-            # nothing, and would show what is known only now and then.
+            # A late tick is not made up for: rates over a very short time
+            # mean nothing, and counters that are read seldom would jump.
             due = max(due + self._interval_s, began + self._interval_s / 2)
             self._stop.wait(max(0.0, due - time.monotonic()))
         messages.notify(b'STOPPING=1')
 
     def _count_cpu(self) -> None:
         """Smooth the share of one CPU that all our threads use."""
-        used_s, seen_s = time.process_time(), time.monotonic()
+        used_s, now_s = time.process_time(), time.monotonic()
         if self._cpu_s:
-            share = (used_s - self._cpu_s) / (seen_s - self._seen_s)
+            share = (used_s - self._cpu_s) / (now_s - self._measured_s)
             self._cpu_share += (share - self._cpu_share) * (
                 COST_SMOOTHING if self._cpu_share else 1)
-        self._cpu_s, self._seen_s = used_s, seen_s
+        self._cpu_s, self._measured_s = used_s, now_s
 
-    def _report(self, tick: loop_.Tick) -> None:
+    def _report(self, tick: Tick) -> None:
         state = (tick_events.STOPPED + tick.why_stopped if tick.stopped else
                  'holding back: no watcher' if tick.unwatched else
                  'cannot read the host' if tick.sample is None else
                  tick_events.RUNNING)
         isolation, facts = self._isolation.facts(), self._driver.facts()
-        self._missing.log(facts.missing)
+        log_missing(self._logged_missing, facts.missing)
         NAMES.follow(facts.instances)
         self._tick_events.tick(tick, state, isolation.get('cpu_set'),
-                           self._loop.actions)
+                               self._loop.actions)
         document = self._document(tick, state, isolation, facts)
         self._tick_events.add(self._profiling.follow(
             tick.time_s, tick.orders.profiling, document, tick.sample))
@@ -312,22 +308,23 @@ class Service:
             refused = {**orders.refused_modes(self._signals.modes,
                                               self._sync.orders.modes),
                        **tick.refused}
-            self._refused.log({**self._sync.directives.refused, **refused})
-            self._sync.see(tick.sample, document, facts.instances,
-                           {**self._parameters.refused, **refused})
+            log_refused(self._logged_refused,
+                        {**self._sync.directives.refused, **refused})
+            self._sync.update(tick.sample, document, facts.instances,
+                              {**self._parameters.refused, **refused})
         try:
             status.write(
                 self._state_dir / 'status.json', document,
-                caps=self._limits.look(list(
+                caps=self._limits.encoded(list(
                     self._actuator.in_force.values())),
-                instances=self._rows.look(tick.time_s, facts.instances,
-                                          tick.rates),
+                instances=self._rows.encoded(tick.time_s, facts.instances,
+                                             tick.rates),
                 metrics=self._metrics.tick(tick, self._tick_events.in_force,
                                            document))
         except OSError as exc:
             LOG.warning('%s: status not written: %s', self._state_dir, exc)
 
-    def _document(self, tick: loop_.Tick, state: str,
+    def _document(self, tick: Tick, state: str,
                   isolation: dict[str, Any], facts: base.Facts
                   ) -> dict[str, Any]:
         rates = tick.rates
@@ -364,8 +361,8 @@ class Service:
             'counters': self._loop.counters,
             'memory_total_bytes': rates and rates.memory_total_bytes,
             'memory_available_bytes': rates and rates.memory_available_bytes,
-            # How many; "sample" tells each, and the rows of VMs.  Rows for
-            # all, every tick, would cost as much as deciding.
+            # Only their number: rows for all of them in each tick would cost
+            # as much as deciding.  "sample" prints rows.
             'workloads': self._count(tick),
             'would': [cap._asdict() for cap in tick.would],
             'unmet_bytes': tick.outcome.unmet,
@@ -377,13 +374,13 @@ class Service:
             'problems': tick.outcome.problems,
         }
 
-    def _happened(self, events: Sequence[Event]) -> None:
-        """Pass on events that were logged."""
+    def _add_events(self, events: Sequence[Event]) -> None:
+        """Store and count events that were logged."""
         self._store.add(events)
         self._metrics.happened(events)
 
     @staticmethod
-    def _count(tick: loop_.Tick) -> dict[str, int]:
+    def _count(tick: Tick) -> dict[str, int]:
         counts = dict.fromkeys(map(str, Priority), 0)
         if tick.rates:
             for rated in tick.rates.workloads:
@@ -391,9 +388,9 @@ class Service:
         return counts
 
     def _orders(self) -> orders.Orders:
-        """Return what operators ask for."""
+        """Return the orders of operators that hold now."""
         return self._profiling.orders(self._signals.orders(
-            self._sync.orders if self._sync else orders.NONE))
+            self._sync.orders if self._sync else orders.NO_ORDERS))
 
     @property
     def _windows(self) -> pathlib.Path:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the agent tells on the host itself: ``status.json``, and its table.
+"""The status of the agent on the host itself: ``status.json``, and its table.
 
-The file is replaced atomically each tick.  Its age says whether the agent
-still turns; nothing else has to be asked.
+The file is replaced atomically in each tick.  Its age shows whether the agent
+still runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from typing import BinaryIO
 
 from scavenger_openstack.agent.events import sentences
-from scavenger_openstack.agent import instances as instances_
+from scavenger_openstack.agent import instances
 from scavenger_openstack.agent import names
 from scavenger_openstack import amounts
 from scavenger_openstack import errors
@@ -34,14 +34,14 @@ from scavenger_openstack.types import printable
 from scavenger_openstack.wire import json_fields
 
 SCHEMA = 2
-"""Version of the status; another one is refused."""
+"""Version of the status; other versions are refused."""
 MAX_BYTES = 1 << 26
-"""No status is longer."""
+"""Most bytes of a status that are read."""
 STALE_TICKS = 3
 """Intervals after which the status counts as old."""
 
 MOST_OF_CONDUCTOR = 4
-"""So many parameters, and wishes that are not followed, are in its line."""
+"""Most parameters, and most refused orders, in the line of the conductor."""
 
 IN_FORCE = 'limits in force'
 
@@ -49,23 +49,23 @@ _LIMIT = '{' + ','.join(f'"{name}":%s' for name in Cap._fields) + '}'
 
 
 class Limits:
-    """The JSON of limits: most stay as they are from tick to tick, or have
-    words in common with others, and each is encoded once."""
+    """The encoder of limits, which encodes each limit once: most do not change
+    from tick to tick, or have words in common with others."""
 
     def __init__(self) -> None:
-        self._known: dict[Cap, str] = {}
+        self._by_limit: dict[Cap, str] = {}
 
-    def look(self, limits: Iterable[Cap]) -> bytes:
+    def encoded(self, limits: Iterable[Cap]) -> bytes:
         """Return the JSON of some limits."""
-        rows = self._known
+        before = self._by_limit
         words: dict[str, str] = {}
-        self._known = {limit: rows.get(limit) or _row(limit, words)
-                       for limit in limits}
-        return f'[{",".join(self._known.values())}]'.encode()
+        self._by_limit = {limit: before.get(limit) or _row(limit, words)
+                          for limit in limits}
+        return f'[{",".join(self._by_limit.values())}]'.encode()
 
 
 def _row(limit: Cap, words: dict[str, str]) -> str:
-    """Return the JSON of one limit; ``words`` has what was encoded before."""
+    """Return the JSON of one limit; ``words`` are those encoded already."""
     parts = []
     for word in limit:
         if not isinstance(word, str):
@@ -83,7 +83,8 @@ def _encoded(value: Mapping[str, Any]) -> bytes:
 
 
 def asked(decision: Decision | None) -> int:
-    """Return of how many workloads a controller asks for direct evidence."""
+    """Return the number of workloads of which a controller asks for direct
+    evidence."""
     return 0 if decision is None else len({
         workload for workload, _ in decision.asks})
 
@@ -103,7 +104,7 @@ def write(path: pathlib.Path, document: Mapping[str, Any],
 
 
 def read(path: pathlib.Path) -> dict[str, Any]:
-    """The last status.
+    """Return the last status.
 
     :raises NoStatus: there is none.
     :raises ScavengerError: it cannot be read.
@@ -134,10 +135,9 @@ def read(path: pathlib.Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def understood() -> Iterator[None]:
-    """Around what goes by the shape of a status.
+    """Return a context for code that reads the fields of a status.
 
-    :raises ScavengerError: it is not what :func:`write` was given by an agent
-        of this version.
+    :raises ScavengerError: the status is not of an agent of this version.
     """
     try:
         yield
@@ -149,7 +149,7 @@ def understood() -> Iterator[None]:
 
 
 def read_file(path: pathlib.Path, most: int) -> bytes:
-    """What an agent wrote, up to so many bytes.
+    """Return the content of an agent's file, up to ``most`` bytes.
 
     :raises OSError: it cannot be read.
     :raises ScavengerError: others may have written it.
@@ -159,11 +159,10 @@ def read_file(path: pathlib.Path, most: int) -> bytes:
 
 
 def open_file(path: pathlib.Path) -> BinaryIO:
-    """What an agent wrote, to be read; it raises what :func:`read_file`
-    does."""
+    """Open an agent's file for reading; the errors are those of
+    :func:`read_file`."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
                  | os.O_NONBLOCK)
-    file = open(fd, 'rb')
     try:
         info = os.fstat(fd)
         if not stat.S_ISREG(info.st_mode):
@@ -174,10 +173,10 @@ def open_file(path: pathlib.Path) -> BinaryIO:
                 f'{path}: owner {info.st_uid}, mode '
                 f'{stat.S_IMODE(info.st_mode):o}: others may have written '
                 'it, so it is not shown; look at it and delete it')
+        return open(fd, 'rb')
     except BaseException:
-        file.close()
+        os.close(fd)
         raise
-    return file
 
 
 def is_stale(document: Mapping[str, Any], now: float) -> bool:
@@ -186,7 +185,7 @@ def is_stale(document: Mapping[str, Any], now: float) -> bool:
 
 
 def table(document: Mapping[str, Any], now: float) -> str:
-    """The status for people to read.
+    """Return the status for people.
 
     :param now: CLOCK_BOOTTIME in seconds
     :raises ScavengerError: see :func:`understood`.
@@ -208,7 +207,8 @@ def _lines(document: Mapping[str, Any], now: float) -> list[str]:
         lines.append(f'grade      {document["grade"]["text"]}')
     if document.get('protect'):
         lines.append(f'protects   {", ".join(document["protect"])}')
-    lines += [f'missing    {what}' for what in document.get('missing', ())]
+    lines += [f'missing    {sentence}'
+              for sentence in document.get('missing', ())]
     if document.get('libvirt'):
         lines += libvirt_lines(document['libvirt'])
     lines.append('workloads  ' + ', '.join(
@@ -221,10 +221,11 @@ def _lines(document: Mapping[str, Any], now: float) -> list[str]:
                      + _evidence(controller.get('asks', 0)))
         lines += [f'suffers    {printable(victim)}: {printable(why)}'
                   for victim, why in facts.get('suffering', {}).items()]
-        lines += [f'remembers  {what}: its limit was removed {age_s:.0f} s ago'
-                  for what, age_s in facts.get('remembered', {}).items()]
-        if would := facts.get('would_examine'):
-            lines.append('would try  limits on ' + printable(', '.join(would))
+        lines += [f'remembers  {name}: its limit was removed {age_s:.0f} s ago'
+                  for name, age_s in facts.get('remembered', {}).items()]
+        if suspects := facts.get('would_examine'):
+            lines.append('would try  limits on '
+                         + printable(', '.join(suspects))
                          + ' for seconds; it takes mode enforce')
     if document.get('isolation'):
         lines.append(f'isolation  {document["isolation"]["state"]}')
@@ -240,7 +241,7 @@ def _lines(document: Mapping[str, Any], now: float) -> list[str]:
     if document.get('conductor'):
         lines.append('conductor  ' + _conductor(document))
     vm_names = names.of_status(document)
-    return [*map(vm_names.beside, lines), *instances_.table(document),
+    return [*map(vm_names.beside, lines), *instances.table(document),
             *map(vm_names.beside, _rest(document, vm_names))]
 
 
@@ -270,7 +271,7 @@ def _rest(document: Mapping[str, Any], vm_names: names.Names) -> list[str]:
 
 
 def stale_state(document: Mapping[str, Any], now: float) -> str:
-    """Return what an old status says of its agent.
+    """Return the state of an agent whose status is old.
 
     :param now: CLOCK_BOOTTIME in seconds
     """
@@ -280,9 +281,9 @@ def stale_state(document: Mapping[str, Any], now: float) -> str:
 
 
 def watcher(facts: Mapping[str, Any]) -> str:
-    """Whether limits are restored when the agent cannot do it.
+    """Return whether limits are restored if the agent fails, for people.
 
-    :param facts: ``running``, and ``cannot_restore``: kind of limit -> why
+    :param facts: ``running``, and ``cannot_restore``: reasons by kind of limit
     """
     if not facts['running']:
         return ('NOT RUNNING: nothing restores limits if the agent fails. '
@@ -337,7 +338,7 @@ def _conductor(document: Mapping[str, Any]) -> str:
                f'{facts["set_aside"]}' if facts.get('set_aside') else '')
             + _some('; parameters from there: ', holds)
             + _some('; not followed: ', [
-                f'{what}: {why}' for what, why in refused.items()])
+                f'{order}: {why}' for order, why in refused.items()])
             + (f': {facts["fault"]}' if facts['fault'] else '')
             + (f'; {printable(notice)}' if (notice := facts.get('notice'))
                else ''))

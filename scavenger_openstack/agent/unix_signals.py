@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The agent's signals: end, read the file again, show where it is.
+"""The agent's signals: end, read the configuration again, write stacks.
 
 A handler only notes that its signal came; the loop acts between two ticks.
 The stacks of all threads are written by C code at once, also when the loop
@@ -23,8 +23,8 @@ from types import FrameType
 from oslo_config import cfg
 from oslo_log import log
 
-from scavenger_openstack import conf as conf_
-from scavenger_openstack.decision import orders as orders_
+from scavenger_openstack import conf as conf_package
+from scavenger_openstack.decision import orders as operator_orders
 from scavenger_openstack import errors
 from scavenger_openstack.types import Mode
 
@@ -32,51 +32,51 @@ LOG = log.getLogger(__name__)
 
 
 class StopRequest:
-    """Whether the process was asked to end.
+    """The request that the process ends.
 
-    A handler asks in the middle of any instruction of the thread that waits.
-    A :class:`threading.Event` would then wait for a lock that its own thread
-    holds; :class:`queue.SimpleQueue` waits for ever if a handler is still at
-    work when the time is over (CPython 3.11).  A lock that is released does
+    A handler makes it in the middle of any instruction of the thread that
+    waits.  A :class:`threading.Event` would then wait for a lock that its own
+    thread holds; :class:`queue.SimpleQueue` waits for ever if a handler still
+    runs when the time is over (CPython 3.11).  A lock that is released does
     neither.
     """
 
     def __init__(self) -> None:
         self.requested = False
-        self._none_yet = threading.Lock()
-        self._none_yet.acquire()
+        self._until_requested = threading.Lock()
+        self._until_requested.acquire()
 
     def request(self) -> None:
-        """Ask the loop to end, from any thread or a signal handler."""
+        """Request the end, from any thread or a signal handler."""
         self.requested = True
         with contextlib.suppress(RuntimeError):     # it is released
-            self._none_yet.release()
+            self._until_requested.release()
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until the process is asked to end, at most ``timeout_s``."""
+        """Wait until the end is requested, at most ``timeout_s``."""
         if not self.requested:
-            self._none_yet.acquire(timeout=timeout_s)
+            self._until_requested.acquire(timeout=timeout_s)
 
 
 class Signals:
-    """What came, and the modes that the file has since.
+    """The signals since the last tick, and the modes of the file since then.
 
-    :param conf: what is in force; only its mutable options change
+    :param conf: the configuration in force; only mutable options change
     :param modes: those that the agent started with
     """
 
     def __init__(self, conf: cfg.ConfigOpts,
                  modes: Mapping[str, Mode]) -> None:
         self._conf = conf
-        self._started = dict(modes)
+        self._start_modes = dict(modes)
         self._reload = self._show = False
         self._modes: Mapping[str, Mode] = {}
 
     def install(self, stop: Callable[[int, FrameType | None], None]) -> None:
-        """Take the signals from now on; in the main thread.
+        """Install the handlers; called in the main thread.
 
-        On a terminal SIGHUP says that it is closed, and ends the agent; one
-        that the parent had ignored (nohup) stays ignored.
+        From a terminal SIGHUP means that it is closed, and ends the agent; a
+        SIGHUP that the parent ignored (nohup) stays ignored.
         """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop)
@@ -84,7 +84,7 @@ class Signals:
 
         def closed(number: int, frame: FrameType | None) -> None:
             null = os.open(os.devnull, os.O_WRONLY)
-            for fd in terminals:    # what it cannot say is no failure
+            for fd in terminals:    # writing to it would fail
                 os.dup2(null, fd)
             os.close(null)
             stop(number, frame)
@@ -98,7 +98,7 @@ class Signals:
                                   all_threads=True, chain=True)
         except (io.UnsupportedOperation, AttributeError, ValueError,
                 RuntimeError):
-            pass    # no file, or closed: the line of the loop is all
+            pass    # no file, or closed: only the loop writes its line
 
     def _asked_to_reload(self, number: int, frame: FrameType | None) -> None:
         self._reload = True
@@ -108,22 +108,23 @@ class Signals:
 
     @property
     def modes(self) -> Mapping[str, Mode]:
-        """What the file says, as far as it is followed without a restart."""
-        return {**self._started, **self._modes}
+        """Return the modes of the file, as far as they hold without a
+        restart."""
+        return {**self._start_modes, **self._modes}
 
-    def orders(self, orders: orders_.Orders) -> orders_.Orders:
+    def orders(self, orders: operator_orders.Orders) -> operator_orders.Orders:
         """The orders, with the modes of the file where these do less."""
         if not self._modes:
             return orders
         return orders._replace(modes={**orders.modes, **{
-            name: orders_.mode(name, mode, orders)
+            name: operator_orders.mode(name, mode, orders)
             for name, mode in self._modes.items()}})
 
     def act(self, ticks: int, age_s: float) -> None:
-        """Do what was asked for since the last call.
+        """Act on the signals since the last call.
 
-        :param ticks: how many there were
-        :param age_s: how long ago the last one ended
+        :param ticks: the number of ticks so far
+        :param age_s: time since the end of the last tick, in seconds
         """
         if self._show:
             self._show = False
@@ -136,18 +137,18 @@ class Signals:
 
     def _read_again(self) -> None:
         try:
-            conf_.check_files(self._conf)
+            conf_package.check_files(self._conf)
             self._conf.mutate_config_files()
-            wanted = {name: conf_.mode(self._conf, name)
-                      for name in self._started}
+            wanted = {name: conf_package.mode(self._conf, name)
+                      for name in self._start_modes}
         except (errors.ScavengerError, cfg.Error, ValueError, OSError) as exc:
             LOG.error('the configuration cannot be read again, what was '
                       'read before holds: %s',
                       '; '.join(str(arg) for arg in exc.args) or exc)
             return
-        limit = orders_.Orders(modes=wanted)
-        self._modes = {name: orders_.mode(name, started, limit)
-                      for name, started in self._started.items()}
+        limit = operator_orders.Orders(modes=wanted)
+        self._modes = {name: operator_orders.mode(name, mode, limit)
+                       for name, mode in self._start_modes.items()}
         later = [f'[{name}] mode = {mode}' for name, mode in wanted.items()
                  if self._modes[name] is not mode]
         LOG.info('read the configuration again: log level and modes hold '

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the controllers learnt, kept over a restart of the agent."""
+"""The windows that controllers learned, kept over a restart of the agent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from oslo_log import log
 
-from scavenger_openstack.agent import loop as loop_
+from scavenger_openstack.agent.loop import Loop
 from scavenger_openstack.agent import status
 from scavenger_openstack.decision.controller import UNUSABLE
 from scavenger_openstack import errors
@@ -18,8 +18,8 @@ from scavenger_openstack import errors
 LOG = log.getLogger(__name__)
 
 
-def save(path: pathlib.Path, loop: loop_.Loop) -> None:
-    """Write what they know now."""
+def save(path: pathlib.Path, loop: Loop) -> None:
+    """Write the state of the controllers."""
     try:
         status.write(path, loop.state())
     except OSError as exc:
@@ -27,9 +27,9 @@ def save(path: pathlib.Path, loop: loop_.Loop) -> None:
                     path, exc)
 
 
-def load(path: pathlib.Path, loop: loop_.Loop, now: float
+def load(path: pathlib.Path, loop: Loop, now: float
          ) -> dict[str, Any]:
-    """Give the controllers what they had learned; what that was.
+    """Load the state of the controllers; return it.
 
     :param now: CLOCK_BOOTTIME in seconds
     """

@@ -74,12 +74,12 @@ AGENT_OPTS: list[cfg.Opt] = [
                       'this host allows it.  0 allows none.'),
     cfg.StrOpt('history_dir',
                sample_default=DEFAULT_HISTORY_DIR,
-               help='Directory in which limits that were set, changed and '
-                    'removed, incidents and kills are written, for '
-                    'scavenger-agent history, and from which they are '
-                    'reported to the control plane.  It has to survive a '
-                    'reboot.  With another state_dir the default is the '
-                    'directory history in there.'),
+               help='Directory, for these files alone, in which limits that '
+                    'were set, changed and removed, incidents and kills are '
+                    'written, for scavenger-agent history, and from which '
+                    'they are reported to the control plane.  It has to '
+                    'survive a reboot.  With another state_dir the default '
+                    'is the directory history in there.'),
     cfg.IntOpt('history_mib', default=16, min=0, max=4096,
                help='Most that the history takes, in MiB.  An event takes '
                     'some 300 bytes.  What waits for the control plane is '

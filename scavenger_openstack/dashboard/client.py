@@ -32,19 +32,19 @@ SERVICE_TYPE = 'interference'
 API_VERSION = '1.0'
 TIMEOUT_S = 2.0
 ANSWER_BYTES = 16 * 1024 ** 2
-"""A longer answer is none of our API's pages: one of 50 incidents has 10 MiB
-where a host names as much as it may."""
+"""Longer answers are refused: a page of 50 incidents has at most 10 MiB."""
 _CHUNK_BYTES = 65536
 DEADLINE = '_interference_deadline_s'
 
 CALLS = 16
-"""At the same time in one process; others wait, and have no answer in time.
-"""
+"""Number of calls at the same time in one process; others wait, and have no
+answer in time."""
 
 POOL = futures.ThreadPoolExecutor(CALLS, 'interference-call')
-"""Only a thread of its own ends on time: neither the look-up of a name nor
-an answer that comes byte by byte is bounded by the timeout of a socket.  It
-is free again when its connection is shut down."""
+"""The threads of the calls, which make the wait for an answer bounded: neither
+the look-up of a name nor an answer that comes byte by byte is bounded by the
+timeout of a socket.  A thread is free again when its connection is shut down.
+"""
 
 
 class Problem(Exception):
@@ -60,11 +60,11 @@ class Forbidden(Problem):
 
 
 class NotFound(Problem):
-    """There is no such thing, or not for this user, or no longer."""
+    """The object does not exist (any more), or not for this user."""
 
 
 class Refused(Problem):
-    """The API refused the request and said why."""
+    """The API refused the request, with a reason."""
 
 
 class Expired(exceptions.NotAuthenticated):
@@ -91,7 +91,7 @@ def get(request: Any, path: str, **query: Any) -> dict[str, Any]:
 def send(request: Any, method: str, path: str,
          body: dict[str, Any] | None = None, **query: Any
          ) -> dict[str, Any] | None:
-    """Change something; return what the API answers, if anything.
+    """Send a change; return the answer of the API, ``None`` for an empty one.
 
     :raises Problem: there is no answer; with :class:`Unavailable` the
         change may have been made.

@@ -97,7 +97,7 @@ class Detail(View):
     template_name = 'interference/detail.html'
     index_words: Any = ''
     missing_words: Any = ''
-    """Why there may be no such thing."""
+    """A sentence for an object that does not exist."""
 
     def index(self) -> str:
         """Return the URL of the list."""

@@ -28,11 +28,11 @@ from scavenger_openstack.types import printable
 Fields = Mapping[str, Any]
 
 SKEW_S = 60.0
-"""Clocks of hosts that are further ahead are a fault that is shown."""
+"""A clock of a host that is further ahead is shown as a fault."""
 
 
 class Step(NamedTuple):
-    """One thing that happened in an incident; ``at`` may be unknown."""
+    """One event of an incident; ``at`` may be unknown."""
 
     at: datetime.datetime | None
     what: str
@@ -70,11 +70,11 @@ def row(fields: Fields, now: datetime.datetime) -> dict[str, Any]:
 
 TEXTS = ('cause', 'controller', 'signal', 'evidence_kind', 'project',
          'outcome')
-"""What is shown as it is."""
+"""Fields that are shown unchanged."""
 
 STYLES = {'open': 'warning', 'confirmed': 'success', 'refuted': 'danger',
           'recommended': 'info'}
-"""How an outcome is marked; its word says the same."""
+"""The style of the label of each outcome."""
 
 
 OUTCOMES = {
@@ -130,8 +130,8 @@ def verdict(incident: Fields, now: datetime.datetime) -> Iterator[str]:
                     'value': value, 'threshold': threshold}
     else:
         yield _('It is about %(victim)s.') % {'victim': victim}
-    antagonists = [one for one in incident.get('antagonists') or ()
-                   if not one.get('earlier')]
+    rows = incident.get('antagonists') or ()
+    antagonists = [row for row in rows if not row.get('earlier')]
     if antagonists:
         yield _('Named: %(names)s.') % {'names': ', '.join(
             names.of_workload(antagonist)
@@ -143,8 +143,7 @@ def verdict(incident: Fields, now: datetime.datetime) -> Iterator[str]:
         yield _('The host itself is named; it is never limited.')
     elif signal:
         yield _('No workload is named: the evidence is not strong enough.')
-    earlier = [one for one in incident.get('antagonists') or ()
-               if one.get('earlier')]
+    earlier = [row for row in rows if row.get('earlier')]
     if earlier:
         yield _('Disturbed it earlier, and no more: %(names)s.') % {
             'names': ', '.join(map(names.of_workload, earlier))}
@@ -207,8 +206,7 @@ def steps(incident: Fields) -> list[Step]:
 def _of_limit(cap: Fields) -> Iterator[Step]:
     name, knob = names.of_workload(cap), cap.get('knob') or ''
     original = typed_amounts.human(knob, cap.get('original'))
-    values = _values(cap)
-    (set_at, value), *changes = values
+    (set_at, value), *changes = _values(cap)
     yield Step(set_at, _('Limit set'), _(
         '%(name)s: %(knob)s = %(value)s, %(original)s before; by '
         '%(owner)s: %(reason)s') % {
@@ -243,26 +241,25 @@ def _values(cap: Fields) -> list[tuple[datetime.datetime | None, Any]]:
 def series(incident: Fields) -> list[plots.Series]:
     """Return the curves of a picture: the victim's signal first, then what
     suspects used, the most suspected first."""
-    suspects = {one.get('workload'): one
-                for one in incident.get('suspects') or ()}
-    found = []
-    for one in incident.get('evidence') or ():
+    suspects = {suspect.get('workload'): suspect
+                for suspect in incident.get('suspects') or ()}
+    curves = []
+    for measured in incident.get('evidence') or ():
         points = [(at.timestamp(), value) for at, value in zip(
-            map(fragment.time, one.get('times_at') or ()),
-            one.get('values') or (), strict=False) if at is not None]
-        workload, suspect = one.get('workload'), suspects.get(
-            one.get('workload'))
+            map(fragment.time, measured.get('times_at') or ()),
+            measured.get('values') or (), strict=False) if at is not None]
+        workload, signal = measured.get('workload'), measured.get('signal')
+        suspect = suspects.get(workload)
         is_victim = workload == incident.get('victim')
-        found.append((not (is_victim and one.get('signal')
-                           == incident.get('signal')), not is_victim,
-                      -((suspect or {}).get('score') or 0.0), plots.Series(
-                          (incident.get('victim_name') if is_victim
-                           else (suspect or {}).get('name')) or workload
-                          or '', _role(is_victim, suspect),
-                          one.get('signal') or '', points,
-                          () if is_victim else _limits(incident, workload))))
-    found.sort(key=lambda one: one[:3])
-    return [one for *order, one in found]
+        order = (not (is_victim and signal == incident.get('signal')),
+                 not is_victim, -((suspect or {}).get('score') or 0.0))
+        name = (incident.get('victim_name') if is_victim
+                else (suspect or {}).get('name')) or workload or ''
+        curves.append((order, plots.Series(
+            name, _role(is_victim, suspect), signal or '', points,
+            () if is_victim else _limits(incident, workload))))
+    return [curve for _order, curve in sorted(
+        curves, key=lambda ranked: ranked[0])]
 
 
 def _role(is_victim: bool, suspect: Fields | None) -> str:

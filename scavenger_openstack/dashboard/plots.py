@@ -38,22 +38,22 @@ SHADES = ('#0072b2', '#7fb8d8', '#d9e8f1')
 WIDTH = 900
 NAME_COLUMNS = 60
 MOST_SUSPECTS = 8
-"""So many are drawn; the table has all."""
+"""Number of suspects that are drawn; the table has all."""
 GAP = 4.0
-"""A line breaks where nothing was measured for so many times as long as
-usual."""
+"""A line breaks where nothing was measured for this many times the usual
+interval."""
 
 STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200,
            10800, 21600, 43200, 86400)
 MOST_TICKS = 9
 
 LARGEST = 1e300
-"""What is drawn goes up to there: agents may report any number."""
+"""The largest number that is drawn: agents may report any number."""
 
 
 class Limit(NamedTuple):
-    """A limit on a suspect: from when to when in UNIX time, ``None`` while it
-    is in force, and each value that it had, with the time of it."""
+    """A limit on a suspect: its begin and end in UNIX time, no end while it is
+    in force, and its values, each with its time."""
 
     knob: str
     begin_s: float
@@ -75,8 +75,8 @@ class Series(NamedTuple):
 
 
 class Span(NamedTuple):
-    """From when to when a picture goes, in UNIX time, and the zone in which
-    its times are read."""
+    """The begin and end of a picture in UNIX time, and the zone of its
+    times."""
 
     begin_s: float
     end_s: float
@@ -117,7 +117,7 @@ class _Use(panels.Panel):
 def incident(series: Sequence[Series], *, threshold: float | None,
              begun_s: float | None, ended_s: float | None,
              zone: datetime.tzinfo) -> SafeString:
-    """Draw a victim's signal above what the suspects used meanwhile.
+    """Draw a victim's signal above the use of the suspects.
 
     Source: figures 8 and 9 of CPI2.
 
@@ -125,18 +125,18 @@ def incident(series: Sequence[Series], *, threshold: float | None,
     :param threshold: of the victim's signal
     :param begun_s: and ``ended_s``: of the incident, in UNIX time
     """
-    drawn = [one for one in series if _values(one)][:1 + MOST_SUSPECTS]
+    drawn = [curve for curve in series if _values(curve)][:1 + MOST_SUSPECTS]
     if not drawn:
         return mark_safe('')
     span = _span(drawn, zone)
     stack: list[panels.Panel] = [_signal(drawn[0], threshold, span, [
-        limit for one in drawn[1:] for limit in one.limits])]
+        limit for curve in drawn[1:] for limit in curve.limits])]
     for at_s, words in ((begun_s, 'begun'), (ended_s, 'ended')):
         if at_s is not None and span.begin_s <= at_s <= span.end_s:
             stack[0].moment(at_s - span.begin_s, shapes.INK,
                              f'{words} {span.clock(at_s)}')
-    stack += [_use(one, span) for one in drawn[1:]]
-    parts = [shapes.bar(0, 0, WIDTH, sum(one.height for one in stack),
+    stack += [_use(curve, span) for curve in drawn[1:]]
+    parts = [shapes.bar(0, 0, WIDTH, sum(panel.height for panel in stack),
                         '#ffffff')]
     top = 0
     for panel in stack:
@@ -155,12 +155,12 @@ def table(series: Sequence[Series], zone: datetime.tzinfo
     """Return the measurements of a picture as a table: titles, and a row
     for each time."""
     by_time: dict[float, list[str]] = {}
-    for column, one in enumerate(series):
-        for time_s, value in one.points:
+    for column, curve in enumerate(series):
+        for time_s, value in curve.points:
             by_time.setdefault(time_s, ['-'] * len(series))[column] = (
                 '-' if value is None else amounts.of_signal(
-                    one.signal, value))
-    return (['Time', *(_titled(one) for one in series)],
+                    curve.signal, value))
+    return (['Time', *(_titled(curve) for curve in series)],
             [[_local(time_s, zone).strftime('%Y-%m-%d %H:%M:%S'), *cells]
              for time_s, cells in sorted(by_time.items())])
 
@@ -168,23 +168,23 @@ def table(series: Sequence[Series], zone: datetime.tzinfo
 def sentences(series: Sequence[Series], threshold: float | None, span: Span
               ) -> Iterator[str]:
     """Yield the sentences that describe a picture."""
-    for i, one in enumerate(series):
-        values = _values(one)
-        low, high = (amounts.of_signal(one.signal, value)
+    for i, curve in enumerate(series):
+        values = _values(curve)
+        low, high = (amounts.of_signal(curve.signal, value)
                      for value in (min(values), max(values)))
-        words = f'{_titled(one)}: from {low} to {high}'
+        words = f'{_titled(curve)}: from {low} to {high}'
         if i == 0 and threshold is not None:
             above = sum(value > threshold for value in values)
             words += (f', above the threshold '
-                      f'{amounts.of_signal(one.signal, threshold)} in '
+                      f'{amounts.of_signal(curve.signal, threshold)} in '
                       f'{above} of {len(values)} measurements')
-        for limit in one.limits:
+        for limit in curve.limits:
             words += f'; {limited(limit, span.zone)}'
         yield f'{words}.'
 
 
 def limited(limit: Limit, zone: datetime.tzinfo) -> str:
-    """Return the values of a limit, and from when to when it was set."""
+    """Return the values of a limit, and its begin and end, for people."""
     values = [typed_amounts.human(limit.knob, value)
               for _, value in limit.steps]
     begin = _local(limit.begin_s, zone).strftime('%H:%M:%S')
@@ -197,7 +197,7 @@ def limited(limit: Limit, zone: datetime.tzinfo) -> str:
 def sparkline(values: Sequence[float | None], label: str) -> SafeString:
     """Draw a small line without axes, from 0 to the highest value.
 
-    :param label: what a reader who does not see it has to know
+    :param label: the same in words, for readers who do not see it
     """
     width, height, edge = 120.0, 24.0, 3.0
     highest = max((value for value in values if value is not None),
@@ -260,9 +260,9 @@ def _values(series: Series) -> list[float]:
 def _span(series: Iterable[Series], zone: datetime.tzinfo) -> Span:
     """Return the time of all measurements, and of limits unless they last
     much longer."""
-    times = [time_s for one in series for time_s, _ in one.points]
+    times = [time_s for curve in series for time_s, _ in curve.points]
     begin_s, end_s = min(times), max(max(times), min(times) + 1.0)
-    ends = [limit.end_s for one in series for limit in one.limits
+    ends = [limit.end_s for curve in series for limit in curve.limits
             if limit.end_s is not None]
     return Span(begin_s, min(max([end_s, *ends]), 2 * end_s - begin_s), zone)
 

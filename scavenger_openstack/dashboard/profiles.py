@@ -56,10 +56,13 @@ def row(fields: Fields) -> dict[str, Any]:
         'is_estimate': fields['source'] == 'estimated',
         'host': names.shown(fields.get('host') or ''),
         'measured': _time(fields['measured_s']),
-        'known': sum(row[1:] != (None, None) for row in rows),
+        'known': sum((tolerated, caused) != (None, None)
+                     for _label, tolerated, caused in rows),
         'all': len(rows),
-        'tolerates_least': _extreme(min, ((row[0], row[1]) for row in rows)),
-        'causes_most': _extreme(max, ((row[0], row[2]) for row in rows))}
+        'tolerates_least': _extreme(min, (
+            (label, tolerated) for label, tolerated, _caused in rows)),
+        'causes_most': _extreme(max, (
+            (label, caused) for label, _tolerated, caused in rows))}
 
 
 def show(request: Any, pk: str) -> dict[str, Any]:

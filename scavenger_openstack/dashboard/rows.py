@@ -84,11 +84,11 @@ def _bars(row: Mapping[str, Any]) -> Iterable[Row]:
                       for name in ('used', 'headroom'))
         words = ', '.join(
             _('%(what)s %(amount)s') % {
-                'what': what, 'amount': _('not known') if amount is None
+                'what': label, 'amount': _('not known') if amount is None
                 else _amount(resource, amount)}
-            for what, amount in ((_('background uses'), used),
-                                 (_('headroom'), free),
-                                 (_('of'), capacity)))
+            for label, amount in ((_('background uses'), used),
+                                  (_('headroom'), free),
+                                  (_('of'), capacity)))
         yield {'title': title, 'words': words, 'svg': plots.bar(
             [(_('background'), used), (_('headroom'), free)], capacity,
             f'{title}: {words}')}
@@ -142,8 +142,8 @@ def precision(counts: Mapping[str, Mapping[str, int]]) -> list[Row]:
     """Return the trials of each controller, and its precision."""
     controllers = []
     for name, ended in sorted(counts.items()):
-        confirmed, refuted = (ended.get(what, 0)
-                              for what in ('confirmed', 'refuted'))
+        confirmed, refuted = (ended.get(outcome, 0)
+                              for outcome in ('confirmed', 'refuted'))
         controllers.append({
             'controller': name, 'confirmed': confirmed, 'refuted': refuted,
             'unclear': ended.get('unclear', 0),

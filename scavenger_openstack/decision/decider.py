@@ -28,8 +28,8 @@ from scavenger_openstack.decision.controller import is_detector
 from scavenger_openstack.decision.controller import Tunable
 from scavenger_openstack.decision import linger
 from scavenger_openstack.decision import memory_shortage
-from scavenger_openstack.decision import orders as orders_
-from scavenger_openstack.decision import rates as rates_
+from scavenger_openstack.decision import orders as operator_orders
+from scavenger_openstack.decision import rates as decision_rates
 from scavenger_openstack.decision.settle import Proposal
 from scavenger_openstack import types
 
@@ -101,7 +101,7 @@ class Decider:
         self._previous = None
 
     def propose(self, sample: types.HostSample, *, held_back: bool = False,
-                orders: orders_.Orders = orders_.NONE,
+                orders: operator_orders.Orders = operator_orders.NO_ORDERS,
                 taken: Collection[types.KnobKey] = (),
                 unmet: Mapping[str, int] = {},
                 pending: Collection[types.KnobKey] = ()) -> Proposal:
@@ -115,14 +115,15 @@ class Decider:
         :param pending: knobs whose write the kernel has not answered yet
         """
         reset = self._previous is None
-        rates = rates_.rates(self._previous, sample)
+        rates = decision_rates.rates(self._previous, sample)
         self._previous = sample
         return self.propose_from(rates, held_back=held_back, orders=orders,
                                  reset=reset, taken=taken, unmet=unmet,
                                  pending=pending)
 
     def propose_from(self, rates: types.Rates, *, held_back: bool = False,
-                     orders: orders_.Orders = orders_.NONE,
+                     orders: operator_orders.Orders
+                     = operator_orders.NO_ORDERS,
                      reset: bool = False,
                      taken: Collection[types.KnobKey] = (),
                      unmet: Mapping[str, int] = {},
@@ -138,7 +139,7 @@ class Decider:
         for controller, mode in self.controllers:
             decision = self._ask(controller, rates, faults, orders)
             if orders.modes:
-                mode = orders_.mode(controller.name, mode, orders)
+                mode = operator_orders.mode(controller.name, mode, orders)
                 if mode is types.Mode.OFF:    # it still learns
                     decision = types.Decision()
                     self._linger.reset(controller.name)
@@ -164,8 +165,10 @@ class Decider:
             would.extend(wishes)
             wishes = []
             self._pauses.clear()
-        resolved = orders_.Resolved() if held_back else orders_.resolve(
-            rates.time_s, rates, orders, self._limited, taken)
+        resolved = (
+            operator_orders.Resolved() if held_back
+            else operator_orders.resolve(
+                rates.time_s, rates, orders, self._limited, taken))
         kills: Sequence[types.Action] = ()
         if unmet or self._pauses.caps:
             kills = self._pauses.follow(rates, decisions, wishes, resolved,
@@ -180,7 +183,7 @@ class Decider:
                 for ask in decision.asks)))
 
     def _ask(self, controller: Controller, rates: types.Rates,
-             faults: dict[str, Exception], orders: orders_.Orders
+             faults: dict[str, Exception], orders: operator_orders.Orders
              ) -> types.Decision:
         """One controller's decision.
 

@@ -123,7 +123,7 @@ class Orders(NamedTuple):
     profiling: ProfilingOrder | None = None
 
 
-NONE = Orders()
+NO_ORDERS = Orders()
 
 
 class Resolved(NamedTuple):

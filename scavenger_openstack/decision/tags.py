@@ -15,7 +15,7 @@ import dataclasses
 from typing import Any
 
 from scavenger_openstack.algorithms import classify
-from scavenger_openstack.decision.orders import NONE
+from scavenger_openstack.decision.orders import NO_ORDERS
 from scavenger_openstack.decision.orders import Orders
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Priority
@@ -36,7 +36,7 @@ class Tags:
     from one sample to the next."""
 
     def __init__(self) -> None:
-        self._orders = NONE
+        self._orders = NO_ORDERS
         self._tagged: frozenset[str] = frozenset()
         self._done: dict[str, tuple[Workload, Workload]] = {}
         self.refused: Mapping[str, str] = {}

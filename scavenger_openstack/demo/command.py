@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``scavenger-demo``: its options, and what it does with them."""
+"""``scavenger-demo``: its options and its entry point."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ import sys
 from scavenger_openstack import command_line
 from scavenger_openstack.demo import act
 from scavenger_openstack.demo import report
-from scavenger_openstack.demo.stage import stage as stage_
+from scavenger_openstack.demo.stage.stage import clean
 from scavenger_openstack.demo import watch
 from scavenger_openstack import errors
-from scavenger_openstack.ibench import interrupt as interrupt_
+from scavenger_openstack.ibench.interrupt import Interrupt
+from scavenger_openstack.ibench.interrupt import Interrupted
 
 EXIT_INTERRUPTED = 130
 
@@ -69,9 +70,9 @@ def parser() -> command_line.Parser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Do what the options say; the exit code.
+    """Run the program; return the exit code.
 
-    :raises ScavengerError: what stopped it, in one line
+    :raises ScavengerError: the reason why it stopped, in one line
     :raises OSError: likewise
     """
     parse = parser()
@@ -82,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if options.picture:
             return _picture(options)
-        interrupt = interrupt_.Interrupt()
+        interrupt = Interrupt()
         if options.watch_foreground:
             return watch.watch(options.watch_foreground,
                                options.watch_background,
@@ -94,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.clean:
             return _clean()
         return act.play(options, interrupt)
-    except interrupt_.Interrupted:
+    except Interrupted:
         print('scavenger-demo: interrupted; all that it made is removed, '
               'except what a line above names', file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -111,7 +112,7 @@ _positive.__name__ = 'positive number'      # argparse prints it
 
 
 def _clean() -> int:
-    removed, playing, problems = stage_.clean()
+    removed, playing, problems = clean()
     for name in removed:
         print(f'removed what demo {name} left')
     for name in playing:

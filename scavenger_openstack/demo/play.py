@@ -5,7 +5,7 @@
 All of it runs on two CPUs, in cgroups of one weight, as VMs of one size would.
 The hog is a source of interference: integer units at full intensity, three
 threads a CPU.  Beside it is another batch job that disturbs nothing, so that
-there is something to be mistaken about.  The agent has its shipped options,
+the agent could name the wrong job.  The agent has its shipped options,
 with which it observes; in the last phase its attribution may set limits.
 """
 
@@ -22,18 +22,20 @@ from typing import Any
 from scavenger_openstack import amounts
 from scavenger_openstack.demo import product
 from scavenger_openstack.demo import service
-from scavenger_openstack.demo.stage import stage as stage_
+from scavenger_openstack.demo.stage.stage import BACKGROUND
+from scavenger_openstack.demo.stage.stage import FOREGROUND
+from scavenger_openstack.demo.stage.stage import Stage
 from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack import errors
 from scavenger_openstack.ibench import arguments
 from scavenger_openstack.ibench import build
-from scavenger_openstack.ibench import interrupt as interrupt_
+from scavenger_openstack.ibench.interrupt import Interrupt
 from scavenger_openstack.restore import scheduling
 from scavenger_openstack import text
 
-SERVICE = stage_.FOREGROUND + '/service'
-HOG = stage_.BACKGROUND + '/hog'
-QUIET = stage_.BACKGROUND + '/quiet'
+SERVICE = FOREGROUND + '/service'
+HOG = BACKGROUND + '/hog'
+QUIET = BACKGROUND + '/quiet'
 GROUPS = (SERVICE, HOG, QUIET)
 
 CPUS = 2
@@ -45,9 +47,9 @@ LAUNCH_S = 1.0
 ALONE_S = 20.0
 UNMANAGED_S = 25.0
 NAMING_S = 60.0
-"""At most, from when the agent may set limits until one is in force."""
+"""Longest time between the permission to set limits and the first limit."""
 SETTLE_S = 5.0
-"""From the first limit, until its effect is measured."""
+"""Time between the first limit and the measurement of its effect."""
 MANAGED_S = 35.0
 USUAL_NAMING_S = 8.0
 EVERY_S = 0.5
@@ -69,8 +71,8 @@ class Act:
     :param more_config: lines for the configuration of the agent
     """
 
-    def __init__(self, stage: stage_.Stage,
-                 interrupt: interrupt_.Interrupt, *, seed: str,
+    def __init__(self, stage: Stage,
+                 interrupt: Interrupt, *, seed: str,
                  more_config: str = '') -> None:
         self._stage = stage
         self._interrupt = interrupt
@@ -85,7 +87,7 @@ class Act:
         self._named: dict[str, float] = {}
 
     def play(self) -> dict[str, Any]:
-        """Play it; return what :mod:`scavenger_openstack.demo.result` takes.
+        """Play it; return the record for :func:`.demo.result.summary`.
 
         :raises Interrupted: a signal asks to stop.
         :raises DriverError: a program failed.
@@ -117,8 +119,8 @@ class Act:
 
     def _run(self, agent: product.Agent, hog_s: float, agent_s: float
              ) -> float | None:
-        """Run all phases; return when the effect of a limit can be
-        measured."""
+        """Run all phases; return the moment from which the effect of a limit
+        is measured."""
         # Not at once: a signal breaks off the load of its BPF programs.
         self._watch(agent, 'the service alone', 0.0, hog_s / 2)
         agent.reload(self._config('observe'), 'observe')
@@ -146,7 +148,7 @@ class Act:
             self._interrupt.wait_until(time.monotonic() + EVERY_S)
 
     def stop(self) -> list[str]:
-        """End the agent; return what it left changed, in plain words.
+        """End the agent; return the knobs that it left changed, in words.
 
         :raises DriverError: it did not end as it should.
         """
@@ -157,8 +159,8 @@ class Act:
     def _config(self, mode: str) -> str:
         name = self._stage.tree.name
         return product.config(
-            background=name + stage_.BACKGROUND,
-            foreground=name + stage_.FOREGROUND,
+            background=name + BACKGROUND,
+            foreground=name + FOREGROUND,
             more=CONFIG.format(mode=mode) + self._more_config)
 
     def _launch_job(self, group: str, threads: int, percent: float
@@ -195,8 +197,8 @@ class Act:
             self._agent.check()
 
     def _sample(self, status: product.Status, at_s: float) -> Sample:
-        """Return the totals and limits at a moment; note what is named."""
-        status.look()
+        """Return the totals and limits at a moment; note named workloads."""
+        status.refresh()
         limits = {}
         for cap in status.caps():
             if cap['knob'] == 'cpu_cores':
@@ -205,7 +207,7 @@ class Act:
             self._incidents[incident['id']] = incident
             for workload in incident.get('antagonists') or ():
                 self._named.setdefault(self._group(workload), at_s)
-        # What is limited and not named is tried for a few seconds.
+        # A limit without a name is a trial of a few seconds.
         if (self._limited_s is None and HOG in limits
                 and HOG in self._named):
             self._limited_s = at_s
@@ -221,7 +223,7 @@ class Act:
         return workload.removeprefix(self._stage.tree.name)
 
     def _show(self, phase: str, at_s: float) -> None:
-        """Write over the line of the terminal what happens now."""
+        """Replace the line of the terminal by the present state."""
         recent = sorted(
             latency_s for due_s, latency_s in self._service.latencies(
                 time.monotonic()) if due_s >= at_s - RECENT_S)

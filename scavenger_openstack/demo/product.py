@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The product, as the demo meets it: a process and its status file."""
+"""The product, as the demo uses it: a process and its status file."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ import sys
 import time
 from typing import Any
 
-from scavenger_openstack.demo.stage import stage as stage_
+from scavenger_openstack.demo.stage.stage import Stage
 from scavenger_openstack import errors
-from scavenger_openstack.ibench import interrupt as interrupt_
+from scavenger_openstack.ibench.interrupt import Interrupt
 
 START_S = 120.0
 END_S = 30.0
 AGAIN_S = 3.0
-"""After which a signal is sent again: on a full host another thread than the
-main one may take it, and then nothing wakes that up."""
+"""Time after which a signal is sent again: on a full host another thread than
+the main one may get it, and then nothing wakes that up."""
 
 CONFIG = """\
 [libvirt]
@@ -45,9 +45,9 @@ def config(*, background: str, foreground: str, more: str = '') -> str:
 
 
 def command(directory: pathlib.Path, text: str) -> list[str]:
-    """Write the configuration; return how to start the product on it.
+    """Write the configuration; return the command that starts the product.
 
-    It has no control plane, unless the text says so.
+    It has no control plane, unless ``text`` configures one.
     """
     file = directory / 'agent.conf'
     file.write_text(f'[conductor]\nenabled = false\n{text}')
@@ -62,19 +62,19 @@ class Status:
 
     def __init__(self, directory: pathlib.Path) -> None:
         self._path = directory / 'state' / 'status.json'
-        self._seen: int | None = None
+        self._inode: int | None = None
         self.last: dict[str, Any] = {}
 
-    def look(self) -> bool:
-        """Read it; false when it is missing or was read already."""
+    def refresh(self) -> bool:
+        """Read the file; return false if it is missing or was read already."""
         try:
             inode = self._path.stat().st_ino
-            if inode == self._seen:
+            if inode == self._inode:
                 return False
             document = json.loads(self._path.read_text())
         except (OSError, ValueError, RecursionError):
             return False
-        self._seen = inode
+        self._inode = inode
         if not isinstance(document, dict):
             return False
         self.last = document
@@ -85,7 +85,7 @@ class Status:
                 if isinstance(cap, dict)]
 
 
-def end(process: subprocess.Popen[bytes], what: str) -> None:
+def end(process: subprocess.Popen[bytes], reason: str) -> None:
     """Ask the product to end and wait until it has.
 
     :raises DriverError: it ended badly or not at all.
@@ -107,11 +107,11 @@ def end(process: subprocess.Popen[bytes], what: str) -> None:
             process.wait(END_S)     # not if it is frozen, for instance
         raise errors.DriverError(
             f'scavenger-standalone does not end within {END_S:g} s of '
-            f'SIGTERM{what}') from exc
+            f'SIGTERM{reason}') from exc
     if early is not None or process.returncode not in (0, -15):
         raise errors.DriverError(
             'scavenger-standalone ended with '
-            f'{process.returncode}{what}')
+            f'{process.returncode}{reason}')
 
 
 class Agent:
@@ -121,7 +121,7 @@ class Agent:
     :raises DriverError: it cannot be started.
     """
 
-    def __init__(self, stage: stage_.Stage, text: str) -> None:
+    def __init__(self, stage: Stage, text: str) -> None:
         self._stage = stage
         self.status = Status(stage.directory)
         self._mode, self._sent_s = '', 0.0
@@ -130,7 +130,7 @@ class Agent:
             at_end=signal.SIGTERM)
 
     def check(self) -> None:
-        """See whether it runs, in the mode that was asked for last.
+        """Check that it runs, and send the last mode again if it is not set.
 
         :raises DriverError: it ended.
         """
@@ -145,14 +145,14 @@ class Agent:
             self._sent_s = time.monotonic()
             self._process.send_signal(signal.SIGHUP)
 
-    def wait(self, interrupt: interrupt_.Interrupt) -> None:
+    def wait(self, interrupt: Interrupt) -> None:
         """Wait for its first status.
 
         :raises DriverError: there is none.
         :raises Interrupted: a signal asks to stop.
         """
         deadline_s = time.monotonic() + START_S
-        while not self.status.look():
+        while not self.status.refresh():
             self.check()
             if time.monotonic() > deadline_s:
                 raise errors.DriverError(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The result as a picture, and as a page that needs nothing but itself."""
+"""The result as a picture, and as a page that needs no other file."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import html
 from typing import Any
 
-from scavenger_openstack.demo import result as result_
-from scavenger_openstack.plot import page as page_
+from scavenger_openstack.demo import result as demo_result
+from scavenger_openstack.plot import page as html_page
 from scavenger_openstack.plot import panels
 from scavenger_openstack.plot import shapes
 
@@ -72,7 +72,7 @@ def svg(result: Mapping[str, Any]) -> str:
                      f'{panel.inside()}</g>')
     return shapes.svg(WIDTH, height, parts,
                       'A service alone, beside a hog, and under the agent',
-                      result_.first_line(result))
+                      demo_result.first_line(result))
 
 
 def _panel(result: Mapping[str, Any], title: str, unit: str,
@@ -140,18 +140,19 @@ def page(result: Mapping[str, Any]) -> str:
         f'{html.escape(row["name"])}</li>' for row in result['criteria'])
     body = [f"<h1>Who disturbs the service?<span class='verdict {verdict}'>"
             f'{verdict}</span></h1>',
-            f'<p><b>{html.escape(result_.first_line(result))}</b></p>',
+            f'<p><b>{html.escape(demo_result.first_line(result))}</b></p>',
             f'<p>{WORDS}</p>', _card(svg(result)),
-            _card(page_.table(result_.TITLES, result_.rows(result)))]
+            _card(html_page.table(demo_result.TITLES,
+                                  demo_result.rows(result)))]
     if result['incidents']:
         body.append(_card('<h2>What the agent reports</h2>' + ''.join(
             f'<p>{html.escape(words)}</p>' for words in result['incidents'])))
     if result['antagonists']:
         body.append(_card(
-            f'<p>{html.escape(result_.LISTING_WORDS)}</p>' + _texts(
-                result_.LISTING, result['antagonists'])))
+            f'<p>{html.escape(demo_result.LISTING_WORDS)}</p>' + _texts(
+                demo_result.LISTING, result['antagonists'])))
     body.append(_card(f'<ul>{criteria}</ul>'))
-    return page_.page(f'scavenger-demo: {verdict}', STYLE, body)
+    return html_page.page(f'scavenger-demo: {verdict}', STYLE, body)
 
 
 def _card(inside: str) -> str:
@@ -159,5 +160,5 @@ def _card(inside: str) -> str:
 
 
 def _texts(titles: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
-    return page_.table(titles, rows).replace(
+    return html_page.table(titles, rows).replace(
         '<table>', "<table class='texts'>", 1)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the act showed: figures, what has to hold, and the verdict.
+"""The result of the act: figures, criteria and the verdict.
 
 The limits are wide on purpose: a hog makes the P99 of the service several
-times as long, and the agent has to take away half of that.  What other
-programs do to both figures is little beside.  How close a managed service
+times as long, and the agent has to take away half of that.  The effect of
+other programs on both figures is small beside.  How close a managed service
 comes to one alone is measured by ``benchmarks/agent/demos.py``.
 """
 
@@ -19,7 +19,8 @@ from scavenger_openstack import amounts
 from scavenger_openstack.demo import play
 from scavenger_openstack.demo import service
 from scavenger_openstack.events import incident_event
-from scavenger_openstack import text as text_
+from scavenger_openstack.text import columns
+from scavenger_openstack.text import wrap
 from scavenger_openstack import types
 from scavenger_openstack.wire import json_fields
 
@@ -32,10 +33,10 @@ which there is nothing to show."""
 RESTORED = 0.5
 """Part of the harm that the agent has to take away."""
 BUSY_CPUS = 0.5
-"""CPU time of other programs, in CPUs, beside which what does not hold is not
-held against the agent."""
+"""CPU time of other programs, in CPUs, above which a criterion that does not
+hold makes the verdict inconclusive instead of failed."""
 CURVE_S = 2.0
-"""Of which each point of the curves is."""
+"""Time of each point of the curves."""
 
 ALONE, UNMANAGED, MANAGED = 'alone', 'beside the hog', 'under the agent'
 
@@ -53,8 +54,9 @@ def summary(record: Mapping[str, Any], knobs_left: Sequence[str] | None
             ) -> dict[str, Any]:
     """Return the result of an act, in plain JSON values.
 
-    :param record: what :class:`play.Act` returned
-    :param knobs_left: what the agent left changed; ``None``: it still runs
+    :param record: that of :meth:`play.Act.play`
+    :param knobs_left: knobs that the agent left changed; ``None``: it still
+        runs
     """
     spans = {ALONE: (0.0, record['hog_s']),
              UNMANAGED: (record['hog_s'], record['agent_s'])}
@@ -154,7 +156,7 @@ def _other_cpus(record: Mapping[str, Any]) -> float:
 
 
 def _incidents(record: Mapping[str, Any]) -> list[types.Incident]:
-    """Return what the agent reported; it leaves out what is empty."""
+    """Return the incidents that the agent reported, without empty fields."""
     return [json_fields.incident(incident, 'incident')
             for incident in record['incidents']]
 
@@ -181,7 +183,7 @@ def listing(record: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _curves(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is drawn: lists of a moment and values."""
+    """Return the curves of the picture: lists of a moment and values."""
     bins: dict[int, list[float]] = {}
     for due_s, latency_s in record['latencies']:
         bins.setdefault(int(due_s / CURVE_S), []).append(1000 * latency_s)
@@ -224,15 +226,15 @@ def first_line(result: Mapping[str, Any]) -> str:
 def text(result: Mapping[str, Any]) -> str:
     """Return the result for people: verdict, table, incident, listing."""
     marks = {PASSED: 'ok      ', FAILED: 'FAILED  '}
-    lines = [first_line(result), '', *text_.columns(TITLES, rows(result)), '']
+    lines = [first_line(result), '', *columns(TITLES, rows(result)), '']
     for incident in result['incidents']:
-        lines += [*text_.wrap(incident, 79), '']
+        lines += [*wrap(incident, 79), '']
     for problem in result['problems']:
-        lines += [*text_.wrap(f'The agent reports: {problem}', 79), '']
+        lines += [*wrap(f'The agent reports: {problem}', 79), '']
     lines += [marks[row['outcome']] + row['name']
               for row in result['criteria']]
     lines += result['knobs_left']
     if result['antagonists']:
-        lines += ['', *text_.wrap(LISTING_WORDS, 79), '', *text_.columns(
+        lines += ['', *wrap(LISTING_WORDS, 79), '', *columns(
             LISTING, result['antagonists'], left=range(len(LISTING)))]
     return '\n'.join(lines)

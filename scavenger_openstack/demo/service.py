@@ -21,10 +21,10 @@ BURST_SHARE = 0.4
 """Share of the requests that come in bursts, of one per thread."""
 THREADS_PER_CPU = 4
 PERIOD_S = 600.0
-"""After which the same requests come again."""
+"""Time after which the same requests come again."""
 
 Request = tuple[float, float]
-"""When it comes, in s, and the CPU time that it takes, in ms."""
+"""The moment of a request, in s, and the CPU time that it takes, in ms."""
 
 
 def requests(seed: str, seconds: float, cpus: int) -> list[Request]:
@@ -72,7 +72,7 @@ class Service:
             value for request in planned for value in request]).tobytes())
 
     def command(self, program: pathlib.Path) -> list[str]:
-        """Return how it is started."""
+        """Return the command that starts it."""
         return [str(program), str(self._requests), str(self._latencies),
                 str(self._threads), f'{self._start_s:.9f}', f'{PERIOD_S:g}']
 
@@ -80,7 +80,7 @@ class Service:
         """Return (moment, latency), in s, of all requests of the first
         period that have come.
 
-        What is not served yet has waited until now.
+        A request that is not served yet has waited until now.
         """
         served = array.array('d')
         if self._latencies.exists():

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What reads and sets a host: the contract of a driver, and its parts."""
+"""The drivers that read a host and limit it: their contract, and parts."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the agent asks of a host.
+"""The driver contract: how the agent reads a host and limits its workloads.
 
 A driver reads and writes; it decides nothing.  Real hosts, the simulator
-and recordings all stand behind :class:`Driver`, and have all of it.
+and recordings implement all of :class:`Driver`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 import threading
-import types
+from types import MappingProxyType
 from typing import NamedTuple
 from typing import Protocol
 
@@ -27,35 +27,35 @@ from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Value
 
-LOOK_TICKS = 30
-"""Ticks from one look to the next at what seldom changes on a host: mounts,
-disks, links, what a resource takes."""
+RESCAN_TICKS = 30
+"""Ticks from one scan to the next of the parts of a host that seldom change:
+mounts, disks, links, what protecting a resource takes."""
 
 RestoreAction = grammar.RestoreAction
-"""One action of a lease's way back, out of the closed set that
-:mod:`scavenger_openstack.restore.actions` knows; plain JSON."""
+"""One action that restores a knob, of the closed set of
+:mod:`scavenger_openstack.restore.actions`; plain JSON."""
 
 RECLAIM = 'memory'
-"""The queue of limits for which the kernel may have to reclaim first.  Only
-taking something away can take long in it: all else is done at once."""
+"""The queue of limits for which the kernel may have to reclaim memory first.
+Only tightening can take long in it: all else is done at once."""
 
 DRAIN = 'egress'
-"""The queue of limits behind which packets wait, which go on their way before
-such a limit is gone.  Only removing can take long in it, and does not use the
+"""The queue of limits behind which packets wait; these are sent before such a
+limit is removed.  Only removing can take long in it, and does not use the
 driver: all else is done at once."""
 
 
 def new_executor(patience_s: float = calls.PATIENCE_S) -> calls.Executor:
-    """Make the executor of a host: what the kernel alone may hold up has
-    slots of its own there, which no VM can take."""
+    """Make the executor of a host; calls that wait for the kernel alone have
+    slots of their own there, which no VM can occupy."""
     return calls.Executor(patience_s=patience_s, own=(RECLAIM, DRAIN))
 
 
 class Setting(NamedTuple):
-    """What a knob holds at one moment.
+    """The state of a knob at one moment.
 
-    ``value`` is what :meth:`Knobs.read` says, ``actions`` what brings all
-    of it back.
+    ``value`` is that of :meth:`Knobs.read`; ``actions`` restore all of the
+    knob.
     """
 
     value: Value | None
@@ -63,10 +63,10 @@ class Setting(NamedTuple):
 
 
 class KnobState(NamedTuple):
-    """What is known of a knob with a lease: the only memory of it.
+    """The only memory of a knob with a lease.
 
-    ``original`` is what it held before us, and what is restored.  ``ours``
-    is what it held right after our last write: what differs from it was
+    ``original`` is its setting before us, which will be restored.  ``ours``
+    is its setting right after our last write: a difference from it was
     written by another program.  It is never restored.  ``None`` is
     before the first write, after one that failed, and while the fast loop
     writes.
@@ -77,26 +77,26 @@ class KnobState(NamedTuple):
 
 
 MADE_AGAIN = 'it was made again'
-"""Why a limit is gone: what it was set on is, and another has its place."""
+"""The reason of a limit that is gone: another object has its place."""
 
 
 class Changes(NamedTuple):
-    """What is new of the limits of a host since the last tick.
+    """The changes of the limits of a host since the last tick.
 
     ``changed``: workloads that became others; their knobs are read in this
     tick.  ``rewrite``: knobs with a lease that have to be written again,
-    though they hold what they should.  ``unmet``: bytes that workloads have
-    above memory limits which were set, and do not seem to give back.
+    though they have the right value.  ``unmet``: bytes that workloads use
+    above memory limits which were set, and that do not shrink.
     """
 
     changed: Collection[str] = ()
     rewrite: Collection[KnobKey] = ()
-    unmet: Mapping[str, int] = types.MappingProxyType({})
+    unmet: Mapping[str, int] = MappingProxyType({})
 
 
 class Removed(NamedTuple):
-    """A knob holds its original again, and its lease has ended; ``state`` is
-    what that was."""
+    """A limit was removed and its lease has ended; ``state`` is the last state
+    of that."""
 
     workload: str
     knob: Knob
@@ -104,8 +104,8 @@ class Removed(NamedTuple):
 
 
 class TimedOut(NamedTuple):
-    """What is done for these knobs of one queue is late; ``done`` is set
-    when it ends."""
+    """The writes of these knobs of one queue are late; ``done`` is set when
+    they end."""
 
     keys: Sequence[KnobKey]
     done: threading.Event
@@ -134,10 +134,10 @@ class Knobs(Protocol):
 
     ``workload`` is the id of a workload, or of a group for ``cpu_set`` and
     ``cpu_idle``; ``state`` is that of the knob's lease, ``None`` without one:
-    a driver keeps no memory of that but for what has to travel with the
-    workload.  The first three methods may raise
-    :class:`~scavenger_openstack.errors.WorkloadGone` (it, or what the lease
-    is about, is no longer there),
+    a driver remembers of that only what has to travel with the workload.  The
+    first three methods may raise
+    :class:`~scavenger_openstack.errors.WorkloadGone` (the workload, or the
+    object of the lease, is gone),
     :class:`~scavenger_openstack.errors.Unsupported` (no such knob here) or
     :class:`~scavenger_openstack.errors.DriverError` (the message says what
     failed); the others raise nothing and never wait.
@@ -145,47 +145,48 @@ class Knobs(Protocol):
 
     def read(self, workload: str, knob: Knob,
              state: KnobState | None = None) -> Value | None:
-        """The value in force on the knob itself, ``None`` for no limit."""
+        """Return the value in force on the knob itself, ``None`` for no
+        limit."""
         ...
 
     def restore_actions(self, workload: str, knob: Knob,
                         state: KnobState | None = None
                         ) -> Sequence[RestoreAction]:
-        """Return what brings back the knob as it stands at this moment.
+        """Return the actions that restore the knob as it is at this moment.
 
-        Of CPU sets below a group: what each has on its own account, and
-        where that is not known what the lease says.
+        Of CPU sets below a group: the set that each has on its own account,
+        and where that is not known the set in the lease.
         """
         ...
 
     def write(self, workload: str, knob: Knob, value: Value,
               state: KnobState | None = None) -> Value | None:
-        """Put ``value`` in force; return what :meth:`read` then says.
+        """Put ``value`` in force; return what :meth:`read` returns then.
 
-        :raises Refused: the kernel does not take this value now.
+        :raises Refused: the kernel does not accept this value now.
         :raises Overtaken: another program has set the knob since it was
             read.
         """
         ...
 
     def queue(self, workload: str, knob: Knob) -> str:
-        """The queue in which writes of this knob wait for one another.
+        """Return the queue in which writes of this knob wait for one another.
 
         No queue waits for one that hangs, nor the tick for any of them
-        beyond its deadline.  '' is for what is done at once, in the tick.
+        beyond its deadline.  '' is for writes at once, in the tick.
         """
         ...
 
     @property
     def executor(self) -> calls.Executor:
-        """Return what makes the writes of these queues: all calls of a host
-        that may hang share one, for its bound to hold."""
+        """Return the executor of these queues: all calls of a host that may
+        hang share one, for its bound to hold."""
         ...
 
     def refresh(self, held: Mapping[KnobKey, KnobState]) -> Changes:
-        """Return what changed; called once, at the beginning of each tick.
+        """Return the changes; called once, at the beginning of each tick.
 
-        The removal of limits that workloads came with from elsewhere begins
+        The removal of limits that workloads brought from other hosts begins
         here, too.
 
         :param held: the knobs that the agent has leases of
@@ -193,15 +194,15 @@ class Knobs(Protocol):
         ...
 
     def notify(self, event: Event) -> bool:
-        """Take note of what happened to a knob; called in any thread.
+        """Take note of an event of a knob; return whether the driver logs why.
 
-        True: the driver sees to it that the log says why.
+        Called in any thread.
         """
         ...
 
 
 class CpuSet(Protocol):
-    """The CPU set of a group behind kept descriptors, for the fast loop.
+    """The CPU set of a group, over kept descriptors, for the fast loop.
 
     Each method may raise
     :class:`~scavenger_openstack.errors.WorkloadGone` or
@@ -213,8 +214,8 @@ class CpuSet(Protocol):
         ...
 
     def foreign(self) -> frozenset[int] | None:
-        """Return what another program set since the last look, ``None`` for
-        nothing."""
+        """Return the set of another program since the last call, ``None`` for
+        none."""
         ...
 
     def refresh(self) -> None:
@@ -223,15 +224,15 @@ class CpuSet(Protocol):
 
 
 class CpuSets(Protocol):
-    """Which CPU sets the fast loop may move."""
+    """The CPU sets that the fast loop may move."""
 
     def slow_cpu_set(self, group: str) -> bool:
         """Return whether only the slow loop writes the CPU set of a group."""
         ...
 
     def fast_cpu_set(self, group: str) -> CpuSet:
-        """The quick way to move the CPU set of any other group; the caller
-        has its lease.
+        """Return the CPU set of any other group, to be moved quickly by the
+        caller, which has its lease.
 
         :raises Unsupported: it cannot be limited.
         :raises DriverError: it cannot be opened.
@@ -240,13 +241,13 @@ class CpuSets(Protocol):
 
 
 class Facts(NamedTuple):
-    """What a host can tell of itself, for status, journal and reports.
+    """The facts of a host for status, history and reports.
 
-    ``missing``: what protecting takes on this host and is not there, in
-    sentences.  ``grade``: what can be measured here, and what not and why;
-    ``None`` where no hardware is looked at.  ``libvirt``: whether it
-    answers, and which VM does not; ``None`` without VMs.  ``instances``: the
-    VMs; the same object while nothing of them changes.
+    ``missing``: sentences about what protecting takes and this host has not.
+    ``grade``: what can be measured here, and what not and why; ``None`` where
+    no hardware is read.  ``libvirt``: whether it answers, and which VM does
+    not; ``None`` without VMs.  ``instances``: the VMs; the same object while
+    nothing of them changes.
     """
 
     missing: tuple[str, ...] = ()
@@ -259,14 +260,14 @@ class Driver(Knobs, CpuSets, Protocol):
     """A host."""
 
     def sample(self) -> HostSample:
-        """Look at the host once.
+        """Read the host once.
 
         :raises DriverError: nothing at all could be read.
         """
         ...
 
     def facts(self) -> Facts:
-        """Return what is known by the last :meth:`sample`; never waits."""
+        """Return the facts as of the last :meth:`sample`; never waits."""
         ...
 
     def ended(self, workload: str) -> str | None:
@@ -275,8 +276,8 @@ class Driver(Knobs, CpuSets, Protocol):
         ...
 
     def allow(self, instances: Mapping[str, Floor]) -> None:
-        """Take these VMs, and no others that begin to run, for background
-        unless their flavor says something else; before :meth:`sample`.
+        """Treat these VMs, and no others that begin to run, as background
+        unless the flavor of one says something else; before :meth:`sample`.
 
         :param instances: with the floor that the flavor of each sets
         """
@@ -285,9 +286,9 @@ class Driver(Knobs, CpuSets, Protocol):
     def ask(self, asks: Collection[Ask]) -> None:
         """Gather direct evidence of these; called once in each tick.
 
-        What is asked from one call to the next is a window.  When nothing is
-        asked any more it ends, and the next :meth:`sample` answers.  A driver
-        that has nothing to say of a resource does not answer.
+        A window begins with the first call that asks for a resource, and ends
+        when nothing is asked any more; the next :meth:`sample` has its
+        evidence.  A driver that cannot measure a resource returns none.
         """
         ...
 
@@ -299,7 +300,7 @@ class Driver(Knobs, CpuSets, Protocol):
         ...
 
     def close(self) -> None:
-        """Close what is kept open."""
+        """Close all descriptors and connections."""
         ...
 
 
@@ -307,5 +308,5 @@ _USUAL = {Knob.MEMORY_BYTES: RECLAIM, Knob.EGRESS_BYTES_PER_S: DRAIN}
 
 
 def usual_queue(knob: Knob) -> str:
-    """The queue of a knob that no daemon stands behind."""
+    """Return the queue of a knob that is written without a daemon."""
     return _USUAL.get(knob, '')

@@ -45,13 +45,11 @@ from scavenger_openstack.types import Value
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
 
-# Loaded when the driver is made, on a host that has what they are for: the
-# others keep 1 MiB less in memory.
+# Loaded when the driver is made, on a host with VMs or with limits of network
+# traffic: other hosts need 1 MiB less of memory.
 if typing.TYPE_CHECKING:
     from scavenger_openstack.drivers.libvirt import domains
     from scavenger_openstack.drivers.network import egress
-    from scavenger_openstack.drivers.network import tap
-
 
 LOG = logging.getLogger(__name__)
 
@@ -62,11 +60,6 @@ _LIBVIRT_CAME = ('libvirt was started on this host after the agent: restart '
 def _is_cgroup(workload: str) -> bool:
     """Ids of cgroups are paths, ids of domains are UUIDs."""
     return workload.startswith('/')
-
-
-def _tap(names: Sequence[str]) -> tap.Tap:
-    from scavenger_openstack.drivers.network import tap
-    return tap.Tap(names[0], tuple(names[1:]))
 
 
 def _network(links: Mapping[str, float | None],
@@ -82,16 +75,16 @@ def _domains(conf: cfg.ConfigOpts, uri: str, missing: list[str],
              logged: log_once.LogOnce, executor: calls.Executor,
              mounts: Mapping[str, cgroup_mounts.Mount]
              ) -> domains.Domains | None:
-    """The VMs of this host; ``None``, and a sentence more in ``missing``,
-    where libvirt-python is not there.
+    """Return the VMs of this host; ``None``, and one more sentence in
+    ``missing``, where libvirt-python is not installed.
     """
     from scavenger_openstack.drivers.libvirt import client
     from scavenger_openstack.drivers.libvirt import domains
-    virtual = conf.libvirt
+    group = conf.libvirt
     try:
         return domains.Domains(
-            uri, run_dir=virtual.run_dir, floors=conf_cgroups.floors(conf),
-            stats_ticks=virtual.stats_ticks, timeout_s=virtual.timeout_s,
+            uri, run_dir=group.run_dir, floors=conf_cgroups.floors(conf),
+            stats_ticks=group.stats_ticks, timeout_s=group.timeout_s,
             root_dir=conf.root_dir, pressure=conf.cgroups.pressure,
             logged=logged, mounts=mounts, executor=executor)
     except client.Missing as exc:
@@ -135,16 +128,16 @@ class Host:
                for name in perf.Settings._fields}), conf.root_dir,
             logged=logged)
         self._delays = accounting.DelayAccounting(
-            accounting.Settings(
-                tasks=group.delay_tasks,
-                cpu_s=group.delay_cpu_s),
+            accounting.Settings(tasks=group.delay_tasks,
+                                cpu_s=group.delay_cpu_s),
             self._cgroups.mounts, conf.root_dir)
         self._with_interfaces: dict[str, tuple[Workload, Workload]] = {}
         self._taps: dict[str, tuple[str, ...]] = {}
         self._logged = logged
-        self._machines = cgroup_overlap.DomainCgroups(self._cgroups.mounts)
+        mounts = self._cgroups.mounts
+        self._domain_cgroups = cgroup_overlap.DomainCgroups(mounts)
         self._evidence = tuple(
-            kind(self._cgroups.mounts, self._machines, conf.root_dir, logged)
+            kind(mounts, self._domain_cgroups, conf.root_dir, logged)
             for kind in (cpu.CpuEvidence, disk.DiskEvidence,
                          link.LinkEvidence, memory.MemoryEvidence,
                          cache.CacheEvidence))
@@ -154,7 +147,7 @@ class Host:
         always: list[str] = []
         self.executor = base.new_executor(conf.libvirt.timeout_s)
         self._domains = _domains(conf, uri, always, logged, self.executor,
-                                 self._cgroups.mounts) if uri else None
+                                 mounts) if uri else None
         self._without_libvirt = ''.join(always)
         if not uri and not group.background_parents:
             always.append(
@@ -193,8 +186,8 @@ class Host:
 
     def sample(self) -> HostSample:
         self._ticks += 1
-        if not self._ticks % base.LOOK_TICKS:
-            self._look_again()
+        if not self._ticks % base.RESCAN_TICKS:
+            self._find_new_services()
         topology = self._proc.topology()
         if topology is not self._topology:
             self._cgroups.cpus_changed()
@@ -207,9 +200,9 @@ class Host:
             virtual = self._domains.sample(link_bytes)
             if self._domains.changes != self._changes:
                 self._follow(self._domains, virtual)
-            virtual = self._let_through(
+            virtual = self._with_passed_bytes(
                 virtual, self._network.withheld(link_bytes))
-            workloads = self._machines.without(workloads)
+            workloads = self._domain_cgroups.without(workloads)
         time_s = time.clock_gettime(time.CLOCK_BOOTTIME)
         measured = self._perf.add(
             workloads + virtual, time_s,
@@ -217,7 +210,7 @@ class Host:
         workloads, virtual = (measured[:len(workloads)],
                               measured[len(workloads):])
         workloads = self._delays.add(workloads, time_s)
-        self._prerequisites.look(workloads, virtual)
+        self._prerequisites.check(workloads, virtual)
         total, available = self._cgroups.memory() or self._proc.memory()
         links = link_tx = {}
         if self._network is not None:
@@ -268,8 +261,9 @@ class Host:
                                 rewrite={*ours.rewrite, *changes.rewrite})
 
     def notify(self, event: base.Event) -> bool:
-        key = event.keys[0] if isinstance(event, base.TimedOut) else event[:2]
-        return self._part(*key).notify(event)
+        workload, knob = (event.keys[0] if isinstance(event, base.TimedOut)
+                          else (event.workload, event.knob))
+        return self._part(workload, knob).notify(event)
 
     def allow(self, instances: Mapping[str, Floor]) -> None:
         if self._domains is not None:
@@ -321,17 +315,18 @@ class Host:
         return self._cgroups
 
     @staticmethod
-    def _let_through(samples: tuple[WorkloadSample, ...],
-                     withheld: Mapping[str, int | None]
-                     ) -> tuple[WorkloadSample, ...]:
-        """The samples, with what limits let through as what VMs sent."""
+    def _with_passed_bytes(samples: tuple[WorkloadSample, ...],
+                           withheld: Mapping[str, int | None]
+                           ) -> tuple[WorkloadSample, ...]:
+        """Return the samples, without the bytes that limits withheld from what
+        VMs sent."""
         if not withheld:
             return samples
         passed = []
         for sample in samples:
-            sent = sample.net_tx_bytes
-            if sent is not None and sample[0].id in withheld:
-                less = withheld[sample[0].id]
+            sent, uuid = sample.net_tx_bytes, sample.workload.id
+            if sent is not None and uuid in withheld:
+                less = withheld[uuid]
                 sample = sample._replace(
                     net_tx_bytes=None if less is None else sent - less)
             passed.append(sample)
@@ -339,33 +334,35 @@ class Host:
 
     def _follow(self, virtual: domains.Domains,
                 samples: tuple[WorkloadSample, ...]) -> None:
-        """Take over what is new of the domains."""
+        """Take over the domains, taps and links after a change."""
         assert self._network is not None
-        runs = {sample[0].id: sample[0].created_s for sample in samples}
+        runs = {sample.workload.id: sample.workload.created_s
+                for sample in samples}
         for workload, run in self._runs.items():
             if runs.get(workload) != run:
                 self._network.ended(workload)
         self._runs = runs
-        self._machines.follow(virtual.machines)
+        self._domain_cgroups.follow(virtual.machines)
         self._follow_taps(virtual.interfaces)
-        self._links.follow([sample[0].interfaces for sample in samples])
+        self._links.follow([sample.workload.interfaces for sample in samples])
         self._changes = virtual.changes
 
     def _follow_taps(self, taps: Mapping[str, tuple[str, ...]]) -> None:
-        """Pass the taps of the background to the network."""
+        """Attach the taps of the background to the network limits."""
         if taps == self._taps or self._network is None:
             return
+        from scavenger_openstack.drivers.network import tap
         for workload in self._taps:
             if not taps.get(workload):
                 self._network.detach(workload)
                 self._logged.forget(('interfaces', workload))
         for workload, names in taps.items():
             if names and self._taps.get(workload) != names:
-                self._network.attach(workload, _tap(names))
+                self._network.attach(workload, tap.Tap(names[0], names[1:]))
         self._taps = dict(taps)
 
-    def _look_again(self) -> None:
-        """Search for a link or a libvirt that came after the agent began."""
+    def _find_new_services(self) -> None:
+        """Search for a link or a libvirt that came after the agent started."""
         if (self._domains is None and not self._without_libvirt
                 and conf_host.libvirt_uri(self._conf)):
             self._always[:] = [_LIBVIRT_CAME]
@@ -375,7 +372,7 @@ class Host:
 
     def _log_other_interfaces(self, workload: str, virtual: domains.Domains
                               ) -> None:
-        """Log once that a VM sends by more than its taps."""
+        """Log once that a VM sends over other devices than its taps."""
         count = virtual.other_interfaces(workload)
         if not count:
             self._logged.over(('interfaces', workload))
@@ -385,16 +382,16 @@ class Host:
                         'sends by them is not limited', workload, count)
 
     def _add_network(self, sample: WorkloadSample) -> WorkloadSample:
-        """The sample with its interface and what it has sent."""
+        """Return the sample with its interface and the bytes that it sent."""
         workload = sample.workload
         if workload.id not in self._interfaces:
             return sample
         assert self._network is not None
         device, _ = self._interfaces[workload.id]
-        pair = self._with_interfaces.get(workload.id)
-        if pair is None or pair[0] is not workload:
-            pair = (workload,
-                    dataclasses.replace(workload, interfaces=(device,)))
-            self._with_interfaces[workload.id] = pair
-        return sample._replace(workload=pair[1],
+        original, replaced = self._with_interfaces.get(
+            workload.id, (None, workload))
+        if original is not workload:
+            replaced = dataclasses.replace(workload, interfaces=(device,))
+            self._with_interfaces[workload.id] = (workload, replaced)
+        return sample._replace(workload=replaced,
                                net_tx_bytes=self._network.tx_bytes(device))

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a lease restores, when others change the world meanwhile.
+"""The original of a knob with a lease, while others change the host.
 
-The restore actions of a lease are the state before us.  That state does not
-stand still: groups are born below a capped one and inherit the cap, another
-program writes a capped knob, a cgroup is deleted and made again.  Each
-function takes the actions that a lease holds, and the actions that describe
-the knob as it stands ``now``, and says what the lease should hold.
+The restore actions of a lease are the state before us.  That state may
+change: groups are made below a limited one and inherit the limit, another
+program writes a limited knob, a cgroup is deleted and made again.  Each
+function takes the actions of a lease, and the actions that describe
+the knob as it is ``now``, and returns those that the lease should have.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from scavenger_openstack.types import Value
 QUOTA, PERIOD = 'cpu.cfs_quota_us', 'cpu.cfs_period_us'
 
 RESET_WEIGHTS = {'cpu.shares': '1024', 'cpu.weight': '100'}
-"""What the kernel sets when a cgroup ceases to be idle."""
+"""The weights that the kernel sets when a cgroup ceases to be idle."""
 
 SHOWN = 3
-"""So many groups are named in one line of the log."""
+"""Number of groups that one line of the log names."""
 
 DRIFT_SLACK = 0.001
-"""Values closer than this share are one to the kernel, which rounds."""
+"""Values closer than this share are the same for the kernel, which rounds."""
 
 
 def same(a: Value | None, b: Value | None) -> bool:
@@ -50,11 +50,11 @@ def same(a: Value | None, b: Value | None) -> bool:
 
 
 class Followed(NamedTuple):
-    """What others did to a knob with a lease.
+    """The changes that others made to a knob with a lease.
 
-    ``value`` is what it holds, ``state`` what there is to know of it from now
-    on.  ``theirs``: another program wrote the knob itself.  ``message`` is
-    for the log: what another program did, '' for nothing.
+    ``value`` is its value, ``state`` its state from now on.  ``theirs``:
+    another program wrote the knob itself.  ``message`` is for the log: the
+    change that another program made, '' for none.
     """
 
     value: Value | None
@@ -65,17 +65,17 @@ class Followed(NamedTuple):
 
 def follow(driver: base.Knobs, workload: str, knob: Knob, state: KnobState
            ) -> Followed:
-    """Read a knob with a lease, and compare it with what is known of it.
+    """Read a knob with a lease, and compare it with the state of the lease.
 
-    Without ``state.ours`` no other program is looked for, only what was born
-    below and what came.
+    Without ``state.ours`` the write of another program cannot be told from
+    our own, so only new groups and disks are found.
 
     :raises WorkloadGone: the leased object is gone, or was made again.
     :raises DriverError: the knob cannot be read.
     """
     value, ours = driver.read(workload, knob, state), state.ours
     unchanged = ours is not None and same(value, ours.value)
-    if ours is not None and unchanged and is_one_text(ours.actions):
+    if ours is not None and unchanged and has_one_text(ours.actions):
         return Followed(value, state)
     now = driver.restore_actions(workload, knob, state)
     leased = state.original.actions
@@ -89,32 +89,33 @@ def follow(driver: base.Knobs, workload: str, knob: Knob, state: KnobState
     if ours is None or below_only:
         return Followed(value, KnobState(original, ours), message=message)
     written = of_parts(ours.actions, now) if others else ours.actions
-    holds = (ours if unchanged and now == ours.actions
-             else Setting(value, now))
+    current = (ours if unchanged and now == ours.actions
+               else Setting(value, now))
     if now == written:      # the value may differ: it is of so many vCPUs
-        return Followed(value, KnobState(original, holds), message=message)
+        return Followed(value, KnobState(original, current), message=message)
     restored = after_drift(original.actions, written, now)
-    change = difference(knob, ours._replace(actions=written), holds)
+    change = difference(knob, ours._replace(actions=written), current)
     if restored == original.actions:        # a part of our limit
-        return Followed(value, KnobState(original, holds), True, (
+        return Followed(value, KnobState(original, current), True, (
             f'{workload} {knob}: another program changed it {change}; the '
             'limit is set again'))
     return Followed(
-        value, KnobState(Setting(value_of(restored, value), restored), holds),
+        value,
+        KnobState(Setting(value_of(restored, value), restored), current),
         True, (f'{workload} {knob}: another program changed it {change}, '
                'which will be restored'))
 
 
 def _grown(workload: str, knob: Knob, original: Setting,
            now: Sequence[RestoreAction]) -> tuple[Setting, str]:
-    """The original with groups that were born below, sets that other programs
-    set there, and disks that came; and what to log."""
+    """Return the original with new groups below, sets that other programs set
+    there, and new disks; and the message for the log."""
     actions = below(original.actions, now)
     if actions == list(original.actions):
         return original, ''
-    there = {action.get('dir') for action in now}
+    present = {action.get('dir') for action in now}
     actions = [action for action in actions if 'dir' not in action
-               or action['dir'] in there or os.path.isdir(action['dir'])]
+               or action['dir'] in present or os.path.isdir(action['dir'])]
     changed = changed_below(original.actions, actions)
     return Setting(value_of(actions, original.value), actions), (
         f'{workload} {knob}: another program changed it in '
@@ -136,25 +137,26 @@ def is_tree(actions: Sequence[RestoreAction]) -> bool:
         f'{actions[0].get("dir")}/')
 
 
-def is_one_text(actions: Sequence[RestoreAction]) -> bool:
-    """Return whether the value of the whole tells all: not of several disks,
-    files or cgroups."""
+def has_one_text(actions: Sequence[RestoreAction]) -> bool:
+    """Return whether the value of a knob describes all of it: not that of
+    several disks, files or cgroups."""
     return (len(actions) == 1
             and actions[0].keys().isdisjoint(('device', 'values')))
 
 
 def below(actions: Sequence[RestoreAction], now: Sequence[RestoreAction]
           ) -> list[RestoreAction]:
-    """The originals of a knob whose first part is capped, parents first.
+    """Return the originals of a knob whose first part is capped, parents
+    first.
 
-    A group born below that has just what its parent has took the cap over,
+    A new group below that has the value of its parent inherited the cap,
     so its original is the parent's; any other value is its own, and so is a
-    CPU set below that is not the one of the lease.
+    CPU set below that is not that of the lease.
     """
     originals = {_action_key(action): action for action in actions}
     present = {_action_key(action): action for action in now}
     texts = {action.get('dir'): action.get('text') for action in actions}
-    held = {action.get('dir'): action.get('text') for action in now}
+    current = {action.get('dir'): action.get('text') for action in now}
     sets = is_tree(now) and now[0].get('file') == cpuset.FILE
     for name, action in present.items():
         old = originals.get(name, {})
@@ -165,17 +167,17 @@ def below(actions: Sequence[RestoreAction], now: Sequence[RestoreAction]
             continue
         parent = str(action['dir']).rpartition('/')[0]
         text = action['text']
-        if parent in texts and text == held.get(parent):
+        if parent in texts and text == current.get(parent):
             text = texts[parent]
         texts[action['dir']] = text
         originals[name] = {**action, 'text': text}
-    every = list(originals.values())
-    return cpuset_tree.in_order(every) if is_tree(every) else every
+    ordered = list(originals.values())
+    return cpuset_tree.in_order(ordered) if is_tree(ordered) else ordered
 
 
 def changed_below(actions: Sequence[RestoreAction],
                   later: Sequence[RestoreAction]) -> list[str]:
-    """Return the groups in both whose original is another one later."""
+    """Return the groups in both whose original differs later."""
     texts = {_action_key(action): action.get('text') for action in actions}
     return [str(action['dir']) for name, action in {
         _action_key(action): action for action in later}.items()
@@ -183,9 +185,8 @@ def changed_below(actions: Sequence[RestoreAction],
 
 
 def within(actions: Sequence[RestoreAction], text: str) -> list[RestoreAction]:
-    """CPU sets to restore after another program set the first to ``text``.
-
-    What is below cannot hold more than that.
+    """Return the CPU sets to restore after another program set the first to
+    ``text``: those below cannot have more CPUs.
     """
     theirs = parse_cpus(text)
     below = [{**action, 'text': format_cpus(parse_cpus(action['text']) & theirs
@@ -197,12 +198,14 @@ def within(actions: Sequence[RestoreAction], text: str) -> list[RestoreAction]:
 def after_drift(actions: Sequence[RestoreAction],
                 ours: Sequence[RestoreAction],
                 now: Sequence[RestoreAction]) -> list[RestoreAction]:
-    """Return what to restore after another program wrote a part of a knob.
+    """Return the actions to restore after another program wrote a part of a
+    knob.
 
-    A part that still holds what we wrote (``ours``) keeps its original; any
-    other holds theirs.  The parts of an action with ``values`` are these, and
-    of a line of ``io.max`` its limits.  A weight that the kernel reset keeps
-    its original, too, and a quota its meaning in a period of theirs.
+    A part with the value that we wrote (``ours``) keeps its original; the
+    original of any other is the value of the other program.  The parts of an
+    action with ``values`` are these, and of a line of ``io.max`` its limits.
+    A weight that the kernel reset keeps its original, too, and a quota keeps
+    its share of the time when the period was changed.
     """
     written = {_action_key(action): action for action in ours}
     before = {_action_key(action): action for action in actions}
@@ -213,22 +216,24 @@ def after_drift(actions: Sequence[RestoreAction],
             weights.pop(action.get('dir'), None)
     originals: list[RestoreAction] = []
     for action in now:
-        mine = written.get(_action_key(action), {})
+        our_action = written.get(_action_key(action), {})
         old = before.get(_action_key(action), action)
-        if action == mine:
+        if action == our_action:
             originals.append(_in_period(old, actions, now))
-        elif action.get('file') == 'cpu.max' and mine \
-                and _split(action)[0] == _split(mine)[0]:
+        elif action.get('file') == 'cpu.max' and our_action \
+                and _split(action)[0] == _split(our_action)[0]:
             originals.append(_same_share(old, action))
-        elif not mine and _is_reset(action):
+        elif not our_action and _is_reset(action):
             originals.append(old)
         elif 'values' in action:
             originals.append({**action, 'values': grammar.after_change(
-                old['values'], action['values'], mine.get('values', {}))})
+                old['values'], action['values'],
+                our_action.get('values', {}))})
         elif action.get('file') == 'io.max':
             originals.append({**action, 'text': ' '.join(
                 '='.join(limit) for limit in grammar.after_change(
-                    _limits(old), _limits(action), _limits(mine)).items())})
+                    _limits(old), _limits(action),
+                    _limits(our_action)).items())})
         else:
             originals.append(action)
         if action.get('file') == 'cpu.idle' and action.get('dir') in weights:
@@ -237,13 +242,13 @@ def after_drift(actions: Sequence[RestoreAction],
 
 
 def _is_reset(action: RestoreAction) -> bool:
-    """Return whether a weight is what the kernel sets when idle ends."""
+    """Return whether a weight is that which the kernel sets when idle ends."""
     return action.get('text') == RESET_WEIGHTS.get(str(action.get('file')))
 
 
 def _in_period(quota: RestoreAction, before: Sequence[RestoreAction],
                now: Sequence[RestoreAction]) -> RestoreAction:
-    """A quota of version 1 by the period that there is now."""
+    """Return a quota of version 1, scaled to the present period."""
     old, new = (_texts(actions).get(PERIOD) for actions in (before, now))
     if quota.get('file') != QUOTA or not old or not new:
         return quota
@@ -251,7 +256,7 @@ def _in_period(quota: RestoreAction, before: Sequence[RestoreAction],
 
 
 def _same_share(before: RestoreAction, now: RestoreAction) -> RestoreAction:
-    """Return the quota of version 2, scaled to the period of now."""
+    """Return a quota of version 2, scaled to the present period."""
     (quota, old), (_, new) = _split(before), _split(now)
     return {**before, 'text': f'{_scaled(quota, old, new)} {new}'}
 
@@ -262,15 +267,15 @@ def _split(action: RestoreAction) -> tuple[str, str]:
 
 
 def _scaled(quota: str, old: str, new: str) -> str:
-    """A quota of one period in another one."""
+    """Return a quota of the ``old`` period as one of the ``new`` period."""
     return quota if quota in ('-1', 'max') else str(
         max(knobs.MIN_QUOTA_US, int(quota) * int(new) // int(old)))
 
 
 def value_of(actions: Sequence[RestoreAction], current: Value | None
              ) -> Value | None:
-    """The value of a knob that consists of several texts, as these actions
-    restore it; ``current`` of any other."""
+    """Return the value of a knob of several texts, as these actions restore
+    it; ``current`` for any other knob."""
     texts = _texts(actions)
     quota, period = (texts.get(QUOTA), texts.get(PERIOD))
     if 'cpu.max' in texts:
@@ -294,7 +299,7 @@ def _texts(actions: Sequence[RestoreAction]) -> dict[str, str]:
 
 
 def _number(text: str) -> float:
-    """A limit; of disks, version 1 says 0 for none."""
+    """Return a limit as a number; of disks, 0 is none in version 1."""
     return math.inf if text in ('max', '0') else int(text)
 
 
@@ -303,10 +308,10 @@ def _limited(limit: float) -> Value | None:
 
 
 def difference(knob: Knob, before: Setting, now: Setting) -> str:
-    """How another program changed what we wrote, for people.
+    """Return how another program changed our limit, for people.
 
-    Where the value of the whole is the same, by the parts: a limit of a
-    disk, a direction.
+    Where the value of the whole is the same, the parts are compared: a limit
+    of a disk, a direction.
     """
     if not same(before.value, now.value):
         return (f'from {amounts.of_knob(knob, before.value)} to '
@@ -334,7 +339,8 @@ def _parts(actions: Sequence[RestoreAction]) -> dict[str, str]:
 
 
 def _amount(knob: Knob, text: str) -> str:
-    """0 is how libvirt and version 1 of cgroups say that there is none."""
+    """Return an amount for people; libvirt and version 1 of cgroups write 0
+    for no limit."""
     if text in ('', '0', '-1', 'max'):
         return amounts.of_knob(knob, None)
     if knob is Knob.CPU_CORES and text.isdigit():   # a quota, or its period
@@ -343,7 +349,7 @@ def _amount(knob: Knob, text: str) -> str:
 
 
 def _limits(action: RestoreAction) -> dict[str, str]:
-    """The limits in a line of ``io.max``."""
+    """Return the limits in a line of ``io.max``."""
     return grammar.pairs(str(action.get('text', '')))
 
 
@@ -353,25 +359,27 @@ def _action_key(action: RestoreAction) -> tuple[object, ...]:
 
 
 def parts(actions: Sequence[RestoreAction]) -> set[object]:
-    """The cgroups and the disks whose limits the actions restore."""
+    """Return the cgroups and the disks whose limits the actions restore."""
     return {(action.get('dir'), action.get('device')) for action in actions}
 
 
 def of_parts(ours: Sequence[RestoreAction], now: Sequence[RestoreAction]
              ) -> list[RestoreAction]:
-    """Return what we wrote (``ours``) to the parts of ``now``; of those that
-    came what they hold."""
+    """Return for each part of ``now`` the action that we wrote (``ours``); for
+    a new part its own."""
     written = {_action_key(action): action for action in ours}
     return [written.get(_action_key(action), action) for action in now]
 
 
 def keys(actions: Sequence[RestoreAction]) -> set[str]:
-    """Return what of a VM the actions restore: a limit, a disk, a vCPU."""
+    """Return the parts of a VM that the actions restore: a limit, a disk, a
+    vCPU."""
     return {key for action in actions for key in action.get('values', ())}
 
 
 def _identity(actions: Sequence[RestoreAction]) -> object:
-    """The object that the actions are about, however often it is renamed."""
+    """Return the identity of the object of the actions, which a new name does
+    not change."""
     first = actions[0]
     return (first.get('inode')
             or (first.get('ifindex') and (first['ifindex'],
@@ -379,6 +387,6 @@ def _identity(actions: Sequence[RestoreAction]) -> object:
             or (first.get('uuid'), first.get('pid'), first.get('started')))
 
 
-def kin(path: str, other: str) -> bool:
+def are_nested(path: str, other: str) -> bool:
     """Return whether one cgroup lies below the other."""
     return path.startswith(f'{other}/') or other.startswith(f'{path}/')

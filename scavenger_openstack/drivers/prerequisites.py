@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What protecting the foreground takes on this host and is not there.
+"""The prerequisites of protecting the foreground that this host has not.
 
-For each resource, one sentence that says what to do.  Nothing is said of a
-resource while there is no background that could take it.
+For each resource, one sentence that says what to do.  There is none of a
+resource while there is no background workload that could take it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 
 from scavenger_openstack import amounts
-from scavenger_openstack.drivers.base import LOOK_TICKS
+from scavenger_openstack.drivers.base import RESCAN_TICKS
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Resource
@@ -26,7 +26,7 @@ KNOBS: Mapping[Resource, tuple[Knob, ...]] = {
     Resource.DISK: (Knob.IO_OPS_PER_S,)}
 """Knobs of a cgroup; each stands for one controller."""
 
-_UNSEEN = {
+_UNMEASURED = {
     Resource.CPU: 'which workload runs while another waits',
     Resource.DISK: 'which workload a disk serves while another waits',
     Resource.NETWORK: 'which workload sends while a link is full',
@@ -35,17 +35,18 @@ _UNSEEN = {
 
 
 class Prerequisites:
-    """Looks for them now and then; ``missing`` has what it found last.
+    """Checks them every :data:`~.base.RESCAN_TICKS`; ``missing`` has the last
+    result.
 
-    :param protect: the resources to look at
+    :param protect: the resources to check
     :param always: what is missing whatever the workloads are; may change
     :param lacks: why a knob of a cgroup cannot be set; empty if it can
     :param delays_off: why waits of cgroups are not measured; empty if they
         are
-    :param direct_off: by resource, why the kernel does not tell which
+    :param direct_off: by resource, why the kernel does not report which
         workload held it while another waited; empty if it does, or was not
         asked yet
-    :ivar links: whether a link is known that all share; may change
+    :ivar links: whether a link that all share was found; may change
     :param interfaces: cgroups whose network device is known
     :param libvirt: whether libvirt is asked for VMs, of which it measures the
         waits, also of those that come later
@@ -68,42 +69,42 @@ class Prerequisites:
         self._ticks = 0
         self.missing: tuple[str, ...] = tuple(always)
 
-    def look(self, cgroups: Sequence[WorkloadSample],
-             domains: Sequence[WorkloadSample]) -> None:
-        """Find what is missing, if it is time.
+    def check(self, cgroups: Sequence[WorkloadSample],
+              domains: Sequence[WorkloadSample]) -> None:
+        """Find what is missing, in one of :data:`~.base.RESCAN_TICKS` ticks.
 
         :param cgroups: the workloads that are cgroups
         :param domains: those that are virtual machines
         """
         self._ticks += 1
-        if self._ticks % LOOK_TICKS != 1:
+        if self._ticks % RESCAN_TICKS != 1:
             return
-        background = [cgroup[0].id for cgroup in cgroups
-                      if cgroup[0].priority is Priority.BACKGROUND]
+        background = [sample.workload.id
+                      for sample in _of(Priority.BACKGROUND, cgroups)]
         missing = list(self._always)
         if background:
             missing += self._files(background)
-        if background or any(domain[0].priority is Priority.BACKGROUND
-                             for domain in domains):
+        if background or _of(Priority.BACKGROUND, domains):
             missing += self._direct()
             missing += self._disk(cgroups)
             missing += self._network(background)
         self.missing = tuple(missing)
 
     def _files(self, background: Sequence[str]) -> list[str]:
-        """One background cgroup of each parent stands for all of it."""
-        first: dict[str, str] = {}
+        """Check the files of one background cgroup of each parent, which
+        stands for all of them."""
+        examples: dict[str, str] = {}
         for workload in background:
-            first.setdefault(workload.rpartition('/')[0], workload)
+            examples.setdefault(workload.rpartition('/')[0], workload)
         return [f'{resource}: {why}'
                 for resource in self._protect
                 for knob in KNOBS.get(resource, ())
-                for workload in first.values()
+                for workload in examples.values()
                 if (why := self._lacks(workload, knob))]
 
     def _direct(self) -> list[str]:
-        return [f'{resource}: {_UNSEEN[resource]} is not known, only which '
-                f'uses how much: {why}'
+        return [f'{resource}: {_UNMEASURED[resource]} is not known, only '
+                f'which uses how much: {why}'
                 for resource, why in self._direct_off().items()
                 if why and (Resource.CPU if resource is Resource.CACHE
                             else resource) in self._protect]
@@ -111,8 +112,7 @@ class Prerequisites:
     def _disk(self, cgroups: Sequence[WorkloadSample]) -> list[str]:
         if Resource.DISK not in self._protect:
             return []
-        foreground = any(cgroup[0].priority is Priority.FOREGROUND
-                         for cgroup in cgroups)
+        foreground = _of(Priority.FOREGROUND, cgroups)
         if foreground and (why := self._delays_off()):
             return ['disk: how long foreground cgroups wait for disks is not '
                     f'known: {why}']
@@ -137,3 +137,10 @@ class Prerequisites:
             'is not '
             f'limited, {unknown[0]} for one: name the device of each in '
             '[network] interfaces']
+
+
+def _of(priority: Priority, samples: Sequence[WorkloadSample]
+        ) -> list[WorkloadSample]:
+    """Return the samples of workloads of this priority."""
+    return [sample for sample in samples
+            if sample.workload.priority is priority]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a driver says of a host of which nothing is new but its samples."""
+"""A driver for hosts of which only the samples change."""
 
 from __future__ import annotations
 

@@ -13,7 +13,9 @@ from typing import NamedTuple
 from scavenger_openstack import amounts
 from scavenger_openstack import errors
 from scavenger_openstack.ibench import catalogue
-from scavenger_openstack.ibench import geometry as geometry_
+from scavenger_openstack.ibench.geometry import Cache
+from scavenger_openstack.ibench.geometry import Geometry
+from scavenger_openstack.ibench.geometry import Memory
 
 FOOTPRINT_SHARE = 0.1
 """Of memory, at most: "e.g., 10%".  Source: iBench, section III-B."""
@@ -39,8 +41,8 @@ class Surroundings(NamedTuple):
         in place of what this host has
     """
 
-    geometry: geometry_.Geometry
-    memory: geometry_.Memory
+    geometry: Geometry
+    memory: Memory
     cpus: tuple[int, ...]
     path: str | None = None
     address: str | None = None
@@ -142,7 +144,7 @@ def _memory(soi: catalogue.Soi, chosen: Surroundings, words: list[str]
                  memory_bytes=footprint)
 
 
-def _ways(cache: geometry_.Cache | None) -> list[str]:
+def _ways(cache: Cache | None) -> list[str]:
     if cache is None or not cache.ways or not cache.sets:
         return []
     return [f'ways={cache.ways}', f'sets={cache.sets}']
@@ -217,6 +219,6 @@ def _cache(soi: catalogue.Soi, name: str, chosen: Surroundings,
                  memory_bytes=size if name == 'llc' else None)
 
 
-def _caches(geometry: geometry_.Geometry, *names: str) -> list[str]:
+def _caches(geometry: Geometry, *names: str) -> list[str]:
     return [f'{name}={geometry.caches[name].size_bytes}' for name in names
             if name in geometry.caches]

@@ -90,14 +90,17 @@ def build(sources: pathlib.Path = SOURCES,
           check: Callable[[], None] = lambda: None) -> pathlib.Path:
     """Return the path of the program that the C files in ``sources`` make.
 
-    It is compiled when no program of these files, this compiler and this
-    machine is in ``cache``.
+    A package of a distribution has it beside them.  Else it is compiled when
+    no program of these files, this compiler and this machine is in ``cache``.
 
     :param check: see :func:`compile_c`
     :raises ConfigError: there is no compiler, no source, or the cache
         cannot be written to or run from.
     :raises DriverError: the compiler fails.
     """
+    packaged = sources / program
+    if packaged.exists():
+        return packaged
     cache = cache or cache_directory()
     target = cache / f'{program}-{_key(sources)}'
     if target.exists():

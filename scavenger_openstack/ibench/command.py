@@ -21,8 +21,11 @@ from scavenger_openstack.ibench import catalogue
 from scavenger_openstack.ibench import consent
 from scavenger_openstack.ibench import geometry
 from scavenger_openstack.ibench.host import session
-from scavenger_openstack.ibench import interrupt as interrupt_
-from scavenger_openstack.ibench import options as options_
+from scavenger_openstack.ibench.interrupt import Interrupt
+from scavenger_openstack.ibench.interrupt import Interrupted
+from scavenger_openstack.ibench.interrupt import SLICE_S
+from scavenger_openstack.ibench.options import parser
+from scavenger_openstack.ibench.options import PROFILE_REPEATS
 from scavenger_openstack.ibench.progress import Progress
 from scavenger_openstack.ibench import report
 from scavenger_openstack.ibench import run
@@ -44,17 +47,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     :raises OSError: a file cannot be written.
     """
     options = command_line.parse(
-        options_.parser(), list(sys.argv[1:] if argv is None else argv))
-    interrupt = interrupt_.Interrupt()
+        parser(), list(sys.argv[1:] if argv is None else argv))
+    interrupt = Interrupt()
     try:
         return _COMMANDS[options.command](options, interrupt)
-    except interrupt_.Interrupted:
+    except Interrupted:
         print('scavenger-ibench: interrupted; all that it made is removed',
               file=sys.stderr)
         return EXIT_INTERRUPTED
 
 
-def _list(options: argparse.Namespace, interrupt: interrupt_.Interrupt
+def _list(options: argparse.Namespace, interrupt: Interrupt
           ) -> int:
     if options.json:
         print(text.json_page([report.of_soi(soi)
@@ -64,13 +67,13 @@ def _list(options: argparse.Namespace, interrupt: interrupt_.Interrupt
     return 0
 
 
-def _build(options: argparse.Namespace, interrupt: interrupt_.Interrupt
+def _build(options: argparse.Namespace, interrupt: Interrupt
            ) -> int:
     print(build.build())
     return 0
 
 
-def _serve(options: argparse.Namespace, interrupt: interrupt_.Interrupt
+def _serve(options: argparse.Namespace, interrupt: Interrupt
            ) -> int:
     """Serve until a signal comes."""
     process = run.start_process(
@@ -79,34 +82,34 @@ def _serve(options: argparse.Namespace, interrupt: interrupt_.Interrupt
         run.wait_serving(process, interrupt)
         print(f'serving {options.address} until Ctrl-C', flush=True)
         while process.poll() is None:
-            interrupt.wait_until(time.monotonic() + interrupt_.SLICE_S)
+            interrupt.wait_until(time.monotonic() + SLICE_S)
         raise errors.DriverError(
             f'the remote end ended with status {process.returncode}')
     finally:
         run.end_process(process)
 
 
-def _run(options: argparse.Namespace, interrupt: interrupt_.Interrupt
+def _run(options: argparse.Namespace, interrupt: Interrupt
          ) -> int:
     return _play(options, interrupt, [
         (options.soi, [Level(options.intensity, options.seconds)])])
 
 
-def _ramp(options: argparse.Namespace, interrupt: interrupt_.Interrupt
+def _ramp(options: argparse.Namespace, interrupt: Interrupt
           ) -> int:
     return _play(options, interrupt, [
         (options.soi, [Level(percent, options.seconds)
                        for percent in options.levels])])
 
 
-def _mix(options: argparse.Namespace, interrupt: interrupt_.Interrupt
+def _mix(options: argparse.Namespace, interrupt: Interrupt
          ) -> int:
     return _play(options, interrupt, [
         (soi, [Level(percent, options.seconds)])
         for soi, percent in options.mix])
 
 
-def _validate(options: argparse.Namespace, interrupt: interrupt_.Interrupt
+def _validate(options: argparse.Namespace, interrupt: Interrupt
               ) -> int:
     chosen = surroundings(options)
     with session.opened(interrupt=interrupt, parent=parent(options),
@@ -120,16 +123,16 @@ def _validate(options: argparse.Namespace, interrupt: interrupt_.Interrupt
     return 0
 
 
-def _profile(options: argparse.Namespace, interrupt: interrupt_.Interrupt
+def _profile(options: argparse.Namespace, interrupt: Interrupt
              ) -> int:
     """Profile a workload; the document has a form of its own."""
-    from scavenger_openstack.ibench.profile import document as document_
+    from scavenger_openstack.ibench.profile import document as profile_document
     from scavenger_openstack.ibench.profile import whole as profile
     from scavenger_openstack.ibench.profile import wish
     document, notes = profile.make_profile(wish.Wish(
         sois=options.sois, short=options.short,
         repeats=options.repeats or (
-            1 if options.short else options_.PROFILE_REPEATS),
+            1 if options.short else PROFILE_REPEATS),
         seconds=options.seconds, cgroup=options.workload_cgroup,
         instance=options.instance, command=options.workload_command,
         workload_cpus=options.workload_cpus, meter=options.meter,
@@ -144,9 +147,9 @@ def _profile(options: argparse.Namespace, interrupt: interrupt_.Interrupt
         pathlib.Path(options.output).write_text(
             text.json_page(document) + '\n')
     print(text.json_page(document) if options.json
-          else '\n'.join(document_.lines(document, notes)))
+          else '\n'.join(profile_document.lines(document, notes)))
     if options.html:
-        pathlib.Path(options.html).write_text(document_.page(
+        pathlib.Path(options.html).write_text(profile_document.page(
             document, notes, options.workload_cgroup or options.instance
             or options.workload_command))
     return 0
@@ -178,7 +181,7 @@ def parent(options: argparse.Namespace) -> str | None:
     return None if options.no_cgroup else options.cgroup
 
 
-def _play(options: argparse.Namespace, interrupt: interrupt_.Interrupt,
+def _play(options: argparse.Namespace, interrupt: Interrupt,
           jobs: Sequence[Job]) -> int:
     """Run kernels together and report on them."""
     chosen = surroundings(options)

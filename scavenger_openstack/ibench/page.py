@@ -11,11 +11,11 @@ from typing import Any
 
 from scavenger_openstack import amounts
 from scavenger_openstack.ibench import report
-from scavenger_openstack.plot import page as page_
+from scavenger_openstack.plot import page as html_page
 from scavenger_openstack.plot import panels
 from scavenger_openstack.plot import shapes
 
-STYLE = page_.PROSE + '''
+STYLE = html_page.PROSE + '''
 table{width:auto}th,td{text-align:right}
 th{color:#6b7280}td:first-child{text-align:left}
 '''
@@ -32,10 +32,10 @@ def page(document: Mapping[str, Any]) -> str:
                  if soi['points']]
         missing = [[soi['number'], soi['name'], soi['reason']]
                    for soi in document['sois'] if soi['reason']]
-        parts = [page_.grid(cards)]
+        parts = [html_page.grid(cards)]
         if missing:
             parts += ['<h2>Not shown on this host</h2>',
-                      page_.table(('SoI', 'name', 'why'), missing)]
+                      html_page.table(('SoI', 'name', 'why'), missing)]
         if document['pairs']:
             parts += ['<h2>Pairs on one core</h2>', _pairs(document)]
         title = 'Effect of each source of interference'
@@ -45,9 +45,9 @@ def page(document: Mapping[str, Any]) -> str:
             parts += [f'<h2>SoI {soi["number"]}, '
                       f'{html.escape(soi["name"])}</h2>',
                       f'<p>100 % is {html.escape(soi["whole"])}.</p>',
-                      page_.grid([_time_panel(soi), _level_panel(soi)])]
+                      html_page.grid([_time_panel(soi), _level_panel(soi)])]
         title = 'Sources of interference'
-    return page_.page(
+    return html_page.page(
         f'scavenger-ibench: {document["command"]}', STYLE,
         [f'<h1>{title}</h1>',
          *(f'<p>{html.escape(note)}.</p>' for note in document['notes']),
@@ -134,7 +134,7 @@ def _pairs(document: Mapping[str, Any]) -> str:
     names = report.pair_names(document['pairs'])
     cells = report.pair_cells(document['pairs'])
     return (f'<p>Each at {document["pair_percent"]:g} %: what the row '
-            'reaches beside the column, in % of alone.</p>' + page_.table(
+            'reaches beside the column, in % of alone.</p>' + html_page.table(
                 ('', *names), [[name, *(
                     '' if (name, other) not in cells
                     else f'{100 * cells[name, other]:.0f}'

@@ -18,7 +18,7 @@ from scavenger_openstack.agent.apply.actuator import Actuator
 from scavenger_openstack.agent.loop import Loop
 from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack.decision.controller import Controller
-from scavenger_openstack.decision import rates as rates_
+from scavenger_openstack.decision import rates as decision_rates
 from scavenger_openstack import errors
 from scavenger_openstack.knobs import DEFAULT_FLOORS
 from scavenger_openstack.laboratory.agent_parts import InlineExecutor
@@ -151,7 +151,7 @@ def run(drawn: Drawn, policy: Policy, *, detector: Controller | None = None,
             loop.tick(simulator.now)
         if ticks is not None:
             sample = simulator.sample()
-            ticks.append(rates_.rates(before, sample))
+            ticks.append(decision_rates.rates(before, sample))
             before = sample
         if not warm and simulator.now >= drawn.warmup_s - 1e-9:
             simulator.plant.reset_truth()

@@ -24,7 +24,8 @@ from scavenger_openstack.laboratory import output
 from scavenger_openstack.laboratory import process_pool
 from scavenger_openstack.laboratory import summary
 from scavenger_openstack.laboratory import table
-from scavenger_openstack import text as text_
+from scavenger_openstack.text import columns
+from scavenger_openstack.text import json_page
 from scavenger_openstack.types import printable
 
 SCHEMA = 1
@@ -97,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(number, _interrupted)
     with output.Target(options.output) as target:
         document = _fleet(options) if options.fleet else _compare(options)
-        text = text_.json_page(document)
+        text = json_page(document)
         target.write(text + '\n')
     if options.format == 'json' or options.output == '-':
         return output.show(text)
@@ -163,7 +164,7 @@ def _controllers(text: str) -> tuple[str, ...]:
 
 
 def _listing() -> str:
-    return '\n'.join(text_.columns(
+    return '\n'.join(columns(
         (), [(scenario.name, scenario.about) for scenario in catalogue.find(
             [catalogue.ALL])], left=(0, 1)))
 

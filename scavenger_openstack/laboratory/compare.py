@@ -13,7 +13,7 @@ from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.laboratory import bench
 from scavenger_openstack.laboratory import oracle
 from scavenger_openstack.laboratory import papers
-from scavenger_openstack.laboratory import score as score_
+from scavenger_openstack.laboratory import score as scoring
 from scavenger_openstack.simulator.scenario import Drawn
 from scavenger_openstack.simulator.scenario import Scenario
 from scavenger_openstack.types import Rates
@@ -74,7 +74,7 @@ def record(task: Task) -> dict[str, Any]:
     result: dict[str, Any] = {'scenario': task.scenario.name,
                               'seed': task.seed, 'fast': fast,
                               'scores': scores}
-    tried: dict[bench.Allocation, score_.Score] = {}
+    tried: dict[bench.Allocation, scoring.Score] = {}
     for name in task.controllers:
         if name == ORACLE:
             best = oracle.Oracle(drawn, alone=alone,
@@ -89,8 +89,8 @@ def record(task: Task) -> dict[str, Any]:
         outcome = unmanaged if name == 'none' else bench.run(
             drawn, policy, detector=papers.paper(
                 policy.paper, drawn, ticks) if policy.paper else None)
-        score = score_.score(drawn, outcome, alone=alone,
-                             unmanaged=unmanaged)
+        score = scoring.score(drawn, outcome, alone=alone,
+                              unmanaged=unmanaged)
         scores[name] = score._asdict()
         if policy.allocation is not None:
             tried[policy.allocation] = score

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from scavenger_openstack.laboratory import bench
 from scavenger_openstack.laboratory.bench import Allocation
 from scavenger_openstack.laboratory.bench import Outcome
-from scavenger_openstack.laboratory import score as score_
+from scavenger_openstack.laboratory import score as scoring
 from scavenger_openstack.laboratory.score import Score
 from scavenger_openstack.simulator.scenario import Drawn
 from scavenger_openstack.types import Priority
@@ -37,8 +37,8 @@ WORTH = 0.01
 SHARED_IN_TURN = ('disk', 'link')
 """Where one that takes less leaves room for others of the background."""
 
-USES = {'cpus': score_.uses_cpu, 'memory': score_.uses_memory,
-        'link': score_.uses_link, 'disk': score_.uses_disk}
+USES = {'cpus': scoring.uses_cpu, 'memory': scoring.uses_memory,
+        'link': scoring.uses_link, 'disk': scoring.uses_disk}
 
 
 class Found(NamedTuple):
@@ -79,7 +79,7 @@ class Oracle:
                                if uses(tenant)])
             for name, uses in USES.items()
             if any(uses(tenant) for tenant in background)}
-        self._tried = {Allocation(): score_.score(
+        self._tried = {Allocation(): scoring.score(
             drawn, unmanaged, alone=alone, unmanaged=unmanaged)}
         self._limit = LIMIT
 
@@ -182,7 +182,7 @@ class Oracle:
         if score is None:
             outcome = bench.run(self._drawn,
                                 bench.Policy(allocation=allocation))
-            score = self._tried[allocation] = score_.score(
+            score = self._tried[allocation] = scoring.score(
                 self._drawn, outcome, alone=self._alone,
                 unmanaged=self._unmanaged)
         return score

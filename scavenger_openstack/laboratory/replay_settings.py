@@ -18,7 +18,7 @@ from oslo_config import cfg
 
 from scavenger_openstack.agent import parts
 from scavenger_openstack.algorithms.perfiso import perfiso
-from scavenger_openstack import conf as conf_
+from scavenger_openstack import conf as conf_package
 from scavenger_openstack.conf import params as conf_params
 from scavenger_openstack.decision.controller import is_detector
 from scavenger_openstack.decision.controller import UNUSABLE
@@ -113,7 +113,7 @@ class Settings:
                 interval_s=interval_s or self.interval_s), controller.mode))
         enforcing = Mode.ENFORCE in (
             self.isolation, *(setting.mode for setting in self.controllers))
-        decider = Decider(made, conf_.limited_knobs(self.protect)
+        decider = Decider(made, conf_package.limited_knobs(self.protect)
                           if enforcing else ())
         try:
             decider.load({setting.name: setting.state
@@ -161,7 +161,7 @@ def of_options(conf: cfg.ConfigOpts, regulators: bool) -> Settings:
     for name in conf.agent.controllers:
         kind = parts.controller_type(name, '[agent] controllers')
         params: Any = conf_params.params_of(conf, name, kind.params_type)
-        mode = conf_.mode(conf, name)
+        mode = conf_package.mode(conf, name)
         setting = Setting(
             name, kind, Mode.OFF if mode is Mode.OFF else Mode.ENFORCE,
             {field.name: getattr(params, field.name)

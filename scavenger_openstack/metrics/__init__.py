@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What describes metrics, and the listener that serves them."""
+"""The description of metrics, and the listener that serves them."""

@@ -24,10 +24,9 @@ LOG = logging.getLogger(__name__)
 PATH = '/metrics'
 CONTENT_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
 REQUEST_S = 2.0
-"""Within this a client has sent its request, and within as much it has read
-the answer."""
+"""Time that a client has to send its request, and again to read the answer."""
 PAUSE_S = 0.05
-"""Between two requests: an agent's thread has real-time priority."""
+"""Pause between two requests: an agent's thread has real-time priority."""
 POLL_S = 1.0
 
 
@@ -37,7 +36,7 @@ class Listener:
     It answers one request at a time, and :meth:`stop` waits for the last one.
 
     :param page: returns what is served, in Prometheus' text format
-    :raises OSError: the address cannot be had.
+    :raises OSError: the address cannot be bound.
     :raises RuntimeError: the system has no thread left.
     """
 
@@ -54,7 +53,7 @@ class Listener:
             raise
 
     def stop(self) -> None:
-        """Listen no more, after the request at hand."""
+        """Stop listening, after the present request."""
         self._server.shutdown()
         self._server.server_close()
 
@@ -78,8 +77,7 @@ class _Server(socketserver.TCPServer):
 
 
 class _Request(socket.SocketIO):
-    """A request that has to be there in time, however many reads it takes.
-    """
+    """A request that has to arrive in time, however many reads it takes."""
 
     def __init__(self, connection: socket.socket) -> None:
         super().__init__(connection, 'r')
@@ -89,7 +87,7 @@ class _Request(socket.SocketIO):
     def readinto(self, buffer: Any) -> int | None:
         left_s = self._until - time.monotonic()
         if left_s <= 0:
-            raise TimeoutError('the request is not there in time')
+            raise TimeoutError('the request did not arrive in time')
         self._connection.settimeout(left_s)
         return super().readinto(buffer)
 

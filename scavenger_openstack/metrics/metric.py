@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What describes a metric, of agents and of the control plane."""
+"""The description of a metric, of agents and of the control plane."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ PREFIX = 'scavenger_'
 GAUGE, COUNTER, HISTOGRAM = 'gauge', 'counter', 'histogram'
 
 OTHER = 'other'
-"""Stands for what is not foreseen, so that no label has any number of
-values."""
+"""The label value for unexpected names, so that the number of values of each
+label is bounded."""
 
 
 class Metric(NamedTuple):
-    """``kind`` is gauge, counter or histogram; ``help`` is a sentence."""
+    """A metric; ``kind`` is gauge, counter or histogram, ``help`` a sentence.
+    """
 
     name: str
     kind: str

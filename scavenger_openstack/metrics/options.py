@@ -9,7 +9,7 @@ from oslo_config import cfg
 _PORT = (r'([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}'
          r'|655[0-2][0-9]|6553[0-5])')
 _ANY = r'([0.]+|\[[0:.Ff]+\]):'
-"""However "all addresses" is written: 0.0.0.0, 0, [::], [::ffff:0.0.0.0]."""
+"""All ways to write "all addresses": 0.0.0.0, 0, [::], [::ffff:0.0.0.0]."""
 _ADDRESS = rf'(?!{_ANY})([0-9.]+|\[[0-9A-Fa-f:.]+\])'
 
 MOST_INSTANCES = 1000
@@ -20,7 +20,7 @@ PROCESSES = ('Of several processes of a WSGI server one serves them; they are '
 
 
 def listen_opt(program: str, more: str) -> cfg.StrOpt:
-    """Return the option that says where a program serves its metrics."""
+    """Return the option with the address of a program's metrics."""
     return cfg.StrOpt(
         'metrics_listen', regex=rf'\A({_ADDRESS}:{_PORT})?\Z',
         help=f'ADDRESS:PORT where {program} serves its metrics at /metrics '
@@ -47,7 +47,7 @@ SECTIONS: dict[str, list[cfg.Opt]] = {'agent': [
                     'how many are left out.  0: none.'),
 ], 'conductor': [listen_opt('scavenger-conductor', PROCESSES)],
    'api': [listen_opt('scavenger-api', PROCESSES)]}
-"""What the sections have besides."""
+"""The options by section."""
 
 
 def address(listen: str) -> tuple[str, int]:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import html
 from typing import Any
 
-from scavenger_openstack.plot import page as page_
+from scavenger_openstack.plot import page as html_page
 from scavenger_openstack.plot import shapes
 from scavenger_openstack import text
 from scavenger_openstack.types import printable
@@ -83,7 +83,7 @@ def page(workload: str, document: Mapping[str, Any], parts: Iterable[str]
     :param parts: HTML below the heat map
     """
     title = f'Interference profile of {printable(workload)}'
-    return page_.page(title, page_.PROSE + 'th,td{text-align:left}', [
+    return html_page.page(title, html_page.PROSE + 'th,td{text-align:left}', [
         f'<h1>{html.escape(title)}</h1>',
         f"<section class='card'>{svg(workload, rows(document))}</section>",
         *parts])

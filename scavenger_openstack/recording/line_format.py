@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 from scavenger_openstack.decision.changes import Changed
 from scavenger_openstack.decision.changes import IncidentChange
-from scavenger_openstack.decision import orders as orders_
+from scavenger_openstack.decision.orders import NO_ORDERS
+from scavenger_openstack.decision.orders import Orders
 from scavenger_openstack.recording import order_format
 from scavenger_openstack import types
 from scavenger_openstack.wire import json_fields
@@ -104,7 +105,7 @@ class RecordedTick(NamedTuple):
     removed: tuple[types.KnobKey, ...]
     problems: tuple[str, ...]
     decided: Changed
-    orders: orders_.Orders = orders_.NONE
+    orders: Orders = NO_ORDERS
     params: Mapping[str, Mapping[str, Any]] = {}
 
 
@@ -186,7 +187,7 @@ def turn(document: Any, line: int, samples: json_fields.Samples,
         raise bad('type', kind, "'tick'")
     plain = {name: value for name, value in document.items()
              if name != 'type'}
-    orders = above.orders if above else orders_.NONE
+    orders = above.orders if above else NO_ORDERS
     values = fields(plain, '', {
         **_TURN, 'sample': lambda value, where: samples.read(
             value, f'{where}: '),

@@ -29,7 +29,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from scavenger_openstack.algorithms.perfiso import perfiso
-from scavenger_openstack import conf as conf_
+from scavenger_openstack import conf as conf_package
 from scavenger_openstack.decision import changes
 from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.decision import orders
@@ -79,7 +79,7 @@ def header(conf: cfg.ConfigOpts,
             for controller, mode in controllers],
         'isolation': {
             'name': perfiso.Controller.name,
-            'mode': conf_.mode(conf, 'perfiso'),
+            'mode': conf_package.mode(conf, 'perfiso'),
             'params': _values(params_of('perfiso', perfiso.Params))},
         **({'protect': conf.agent.protect} if conf.agent.protect else {})}
 
@@ -149,7 +149,7 @@ class Recorder:
         self._originals: dict[types.KnobKey, types.Value] = {}
         self._in_force: set[types.KnobKey] = set()
         self._changes = changes.Changes()
-        self._orders = orders.NONE
+        self._orders = orders.NO_ORDERS
         self._params: dict[str, dict[str, Any]] = {}
         self._written_params: dict[str, Any] = {}
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from scavenger_openstack.restore import abilities
 from scavenger_openstack.restore import grammar
-from scavenger_openstack.restore import messages as say_
+from scavenger_openstack.restore import messages
 from scavenger_openstack.restore.records import now_s
 from scavenger_openstack.restore import state_directory
 from scavenger_openstack.restore import watcher
@@ -26,7 +26,8 @@ class Beat:
     one that is stuck is silent.
     """
 
-    def __init__(self, state: state_directory.StateDir, say: say_.Say) -> None:
+    def __init__(self, state: state_directory.StateDir, say: messages.Say
+                 ) -> None:
         self._state, self._say = state, say
         self._prober = abilities.Prober()
         self._wanted = watcher.Wanted()
@@ -73,9 +74,9 @@ class Beat:
             self._say.problem('beat', f'{self._state.path}/{watcher.NAME}: '
                               f'{exc}; the agent sets no limit without it')
         if self._ready:
-            say_.notify(b'READY=1\nWATCHDOG=1' if first else b'WATCHDOG=1')
+            messages.notify(b'READY=1\nWATCHDOG=1' if first else b'WATCHDOG=1')
         else:
-            say_.starting()
+            messages.starting()
 
     @property
     def settled(self) -> bool:

@@ -30,7 +30,7 @@ from types import FrameType
 from typing import NoReturn
 
 from scavenger_openstack.restore.beat import Beat
-from scavenger_openstack.restore import messages as say_
+from scavenger_openstack.restore import messages
 from scavenger_openstack.restore.messages import Say
 from scavenger_openstack.restore.pause import Pause
 from scavenger_openstack.restore.pause import POLL_S
@@ -339,13 +339,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run ``scavenger-restore``; 0 no limit is left, 1 some is, 2 usage."""
     args = parse(argv)
     stop_file = args.stop_file or default_stop_file(args.state_dir)
-    state, say = StateDir(args.state_dir), Say(say_.line)
+    state, say = StateDir(args.state_dir), Say(messages.line)
     if args.watch:
         return watch(state, stop_file, say, parent=args.with_parent)
     try:
         return once(state, stop_file, say, everything=args.all)
     except OSError as exc:
-        say_.line(f'{args.state_dir}: {exc.strerror or exc}')
+        messages.line(f'{args.state_dir}: {exc.strerror or exc}')
         return 1
     except KeyboardInterrupt:
         return 130

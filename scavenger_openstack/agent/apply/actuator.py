@@ -2,14 +2,14 @@
 
 """The one place that writes limits: leases first, then the diff.
 
-Controllers say every tick all the caps they want.  The actuator compares
-that with what is in force, leases what it is about to touch for the first
-time, writes, reads back, and removes limits that are not wanted any more.
+Controllers return in each tick all the caps that they want.  The actuator
+compares these with the limits in force, leases each knob before it is first
+written, writes, reads back, and removes limits that are not wanted any more.
 A write that failed shows again in the next diff, so nothing is retried here.
 
-What a knob held before us, and what it held after our last write, is the state
-of its lease; the driver is handed that with each call, and tells by it the
-write of another program from our own.
+The value of a knob before us, and its value after our last write, are the
+state of its lease.  The driver gets that state with each call, and uses it to
+distinguish the write of another program from our own.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from oslo_log import log
 
 from scavenger_openstack.agent.apply import refusals
 from scavenger_openstack.agent.apply import worker
-from scavenger_openstack.agent.apply import write_queue as queues_
-from scavenger_openstack.agent import base as base_
+from scavenger_openstack.agent.apply import write_queue
+from scavenger_openstack.agent.base import Leases
 from scavenger_openstack import amounts
 from scavenger_openstack.decision import arbitrate
 from scavenger_openstack.drivers import base
@@ -44,18 +44,18 @@ from scavenger_openstack.types import Value
 
 LOG = log.getLogger(__name__)
 
-LOOK_TICKS = 4
-"""Every knob of ours is read back when written, and then in one of so many
-ticks: what another program writes is noticed within them."""
+READ_TICKS = 4
+"""Each knob with a limit is read back when it is written, and then in one of
+this many ticks: the write of another program is noticed within them."""
 
 
-class SeenKnobs(NamedTuple):
-    """What some knobs hold.
+class KnobReading(NamedTuple):
+    """The values of some knobs in one tick.
 
-    ``originals`` is what each would hold without us, ``current`` what it
-    holds.  A knob that could not be read is in neither: ``problems`` says
-    why, and ``gone`` of one that is no longer what was limited.
-    ``changes`` is what the driver says is new.
+    ``current`` has the value of each knob, ``originals`` the value that it
+    would have without us.  A knob that could not be read is in neither:
+    ``problems`` has the reasons, ``gone`` those of knobs whose limited object
+    is gone.  ``changes`` are those that the driver reports.
     """
 
     originals: Mapping[KnobKey, Value | None] = {}
@@ -65,12 +65,12 @@ class SeenKnobs(NamedTuple):
     changes: base.Changes = base.Changes()
 
 
-NOTHING_SEEN = SeenKnobs()
+NO_READING = KnobReading()
 
 
 @dataclasses.dataclass(slots=True)
 class Outcome:
-    """What one diff did: counts, refusals in bytes, and problems."""
+    """The result of one diff: counts, refusals in bytes, and problems."""
 
     written: int = 0
     removed: int = 0
@@ -87,11 +87,11 @@ class Outcome:
 class Actuator:
     """Puts caps in force on one host through ``driver``.
 
-    :param deadline_s: how long one tick waits for what may take long
-    :param executor: does that, instead of threads with that deadline
+    :param deadline_s: how long one tick waits for writes that may take long
+    :param executor: makes these, instead of threads with that deadline
     """
 
-    def __init__(self, driver: base.Knobs, leases: base_.Leases,
+    def __init__(self, driver: base.Knobs, leases: Leases,
                  deadline_s: float,
                  executor: worker.WriteExecutor | None = None) -> None:
         self._driver = driver
@@ -99,49 +99,50 @@ class Actuator:
         self._worker: worker.WriteExecutor = executor or worker.Worker(
             deadline_s, driver.notify, driver.executor)
         self._logged = log_once.LogOnce()
-        self._forgot: dict[KnobKey, str] = {}
+        self._reset_reasons: dict[KnobKey, str] = {}
         self._refusals = refusals.Refusals()
         self._timed_out: list[tuple[Sequence[KnobKey], Outcome]] = []
         self._tick = 0
         self.in_force: dict[KnobKey, Cap] = {}
         self.gone: dict[KnobKey, str] = {}
-        """Why knobs are no longer what was limited, as the last tick saw."""
+        """Reasons why limited objects are gone, as of the last tick."""
 
-    def look(self, wishes: Iterable[Cap]) -> SeenKnobs:
-        """What the wished knobs hold, and would hold without us.
+    def read(self, wishes: Iterable[Cap]) -> KnobReading:
+        """Return the values of the knobs that caps are wished for.
 
-        Once per tick.  Knobs that cannot be read are left out: no cap is
-        set on them.  What another program wrote to a leased knob is its new
-        original (and no cap is set this tick when that is not recorded).
+        Called once per tick.  Knobs that cannot be read are left out: no cap
+        is set on them.  The value that another program wrote to a leased knob
+        is its new original (and no cap is set this tick when that is not
+        recorded).
         """
         current: dict[KnobKey, Value | None] = {}
-        before: dict[KnobKey, Value | None] = {}
+        originals: dict[KnobKey, Value | None] = {}
         gone: dict[KnobKey, str] = {}
         problems: list[str] = []
         held = self._leases.held()
         changes = self._driver.refresh(held)
         changed = changes.changed
         self._tick += 1
-        self._refusals.keep(self._tick, changed)
+        self._refusals.expire(self._tick, changed)
         for cap in wishes:
-            key = (cap.workload, cap.knob)
-            if key in before or key in self._worker.pending:
+            key = cap.key
+            if key in originals or key in self._worker.pending:
                 continue
             state = held.get(key)
             ours = state.ours if state else None
-            if (state and ours and key[0] not in changed
-                    and (int(LOOK_TICKS * phase(key[0]))
-                         + self._tick) % LOOK_TICKS):
+            if (state and ours and cap.workload not in changed
+                    and (int(READ_TICKS * phase(cap.workload))
+                         + self._tick) % READ_TICKS):
                 current[key] = ours.value
-                before[key] = state.original.value
+                originals[key] = state.original.value
                 continue
             why = state is None and self._why_not(cap)
             if why:
                 problems.append(why)
                 continue
             try:
-                now = (self._follow(key, state).value if state and ours
-                       else self._driver.read(*key, state))
+                value = (self._follow(key, state).value if state and ours
+                         else self._driver.read(*key, state))
             except errors.WorkloadGone as exc:
                 gone[key] = str(exc)
                 self._leases.wrote(*key, None)  # until it is removed, read it
@@ -152,94 +153,101 @@ class Actuator:
                     # A device came, or an earlier agent left it: remove it.
                     gone[key] = str(exc)
                     self._leases.wrote(*key, None)
-                problems.append(self._refused(
-                    cap, exc, f'{key[0]} {key[1]}: not limited: {exc}'))
+                problems.append(self._record_refusal(
+                    cap, exc, f'{cap.workload} {cap.knob}: not limited: '
+                              f'{exc}'))
                 continue
-            current[key] = now
-            # Another thread may have begun or ended it since.
+            current[key] = value
+            # Another thread may have begun or ended the lease since.
             state = self._leases.held().get(key, state)
-            before[key] = state.original.value if state else now
-        return SeenKnobs(before, current, gone, problems, changes)
+            originals[key] = state.original.value if state else value
+        return KnobReading(originals, current, gone, problems, changes)
 
     def reconcile(self, wanted: Mapping[KnobKey, Cap],
-                  knobs: SeenKnobs = NOTHING_SEEN,
-                  taken: Collection[KnobKey] = ()) -> Outcome:
-        """Bring what is in force to what is wanted.
+                  reading: KnobReading = NO_READING,
+                  fast_keys: Collection[KnobKey] = ()) -> Outcome:
+        """Set, change and remove limits until only the wanted are in force.
 
-        Tightens first, so that what one workload gains another has given
-        up already.
+        Limits are tightened first, so that what one workload gains another
+        has lost already.
 
-        :param knobs: what :meth:`look` read in this tick; nothing is set on
-            knobs that are not in it
-        :param taken: knobs that another thread looks after; left alone
+        :param reading: the values that :meth:`read` returned in this tick;
+            nothing is set on knobs that are not in it
+        :param fast_keys: knobs that only the fast loop writes; left alone
         """
-        outcome = self._finished(knobs.problems)
-        self.gone = {**self._forgot, **knobs.gone}
-        queues = queues_.by_name()
+        outcome = self._late_outcome(reading.problems)
+        self.gone = {**self._reset_reasons, **reading.gone}
+        queues = write_queue.by_name()
         pending = self._worker.pending
-        again = knobs.changes.rewrite
-        for key, cap in queues_.inside(wanted, self.in_force).items():
-            if key in pending or key not in knobs.current:
+        for key, cap in write_queue.inside(wanted, self.in_force).items():
+            if key in pending or key not in reading.current:
                 continue
-            current = knobs.current[key]
-            if key not in again and (self._nearest(key, cap, current)
+            current = reading.current[key]
+            if key not in reading.changes.rewrite and (
+                    self._is_nearest_value(cap, current)
                     or not arbitrate.worth_writing(
                         cap.knob, current, cap.value,
-                        dear=bool(self._queue_of(key, queues_.LOOSEN)))):
+                        dear=bool(self._queue_of(key, write_queue.LOOSEN)))):
                 self.in_force[key] = cap
             elif why := self._why_not(cap):
                 outcome.problems.append(why)
-            elif queues_.tightens(cap, current):
-                queue = queues[self._queue_of(key, queues_.TIGHTEN)]
+            elif write_queue.tightens(cap, current):
+                queue = queues[self._queue_of(key, write_queue.TIGHTEN)]
                 queue.tighten.append(cap)
             else:
-                queues[self._queue_of(key, queues_.LOOSEN)].loosen.append(cap)
+                queue = queues[self._queue_of(key, write_queue.LOOSEN)]
+                queue.loosen.append(cap)
         for key in list(self._leases.held()):
-            if key in knobs.gone or (key not in wanted and key not in pending
-                                     and key not in taken):
-                queue = queues[self._queue_of(key, queues_.REMOVE)]
+            if key in reading.gone or (
+                    key not in wanted and key not in pending
+                    and key not in fast_keys):
+                queue = queues[self._queue_of(key, write_queue.REMOVE)]
                 queue.remove.append(key)
-        at_once = queues.pop('', queues_.WriteQueue())
+        at_once = queues.pop('', write_queue.WriteQueue())
         # A workload that has become foreground runs again before all else.
-        for key in at_once.remove:
-            if key[1] is Knob.PAUSED:
-                self.remove(key, outcome)
+        for workload, knob in at_once.remove:
+            if knob is Knob.PAUSED:
+                self.remove((workload, knob), outcome)
         self._write_all(at_once.tighten, outcome)
-        self._in_queues(queues, outcome)
-        for key in at_once.remove:
-            if key[1] is not Knob.PAUSED:
-                self.remove(key, outcome)
+        self._do_queues(queues, outcome)
+        for workload, knob in at_once.remove:
+            if knob is not Knob.PAUSED:
+                self.remove((workload, knob), outcome)
         self._write_all(at_once.loosen, outcome)
         outcome.unmet.update(
-            (workload, size) for workload, size in knobs.changes.unmet.items()
+            (workload, size)
+            for workload, size in reading.changes.unmet.items()
             if (workload, Knob.MEMORY_BYTES) in wanted)
-        self._forgot = {}
+        self._reset_reasons = {}
         return outcome
 
-    def _nearest(self, key: KnobKey, cap: Cap, current: Value | None) -> bool:
-        """Whether this very cap was set, and what is in force came of it:
-        not every value can be had."""
-        old, state = self.in_force.get(key), self._leases.held().get(key)
+    def _is_nearest_value(self, cap: Cap, current: Value | None) -> bool:
+        """Return whether this very cap was set, and ``current`` is what the
+        kernel made of it: not every value is possible."""
+        old = self.in_force.get(cap.key)
+        state = self._leases.held().get(cap.key)
         return (old is not None and old.value == cap.value
                 and current is not None and state is not None
                 and state.ours is not None and current == state.ours.value)
 
-    def _queue_of(self, key: KnobKey, what: str) -> str:
-        """Where a limit is tightened, loosened or removed."""
-        return queues_.at(self._driver.queue(*key), what)
+    def _queue_of(self, key: KnobKey, change: str) -> str:
+        """Return the queue in which a limit is tightened, loosened or
+        removed."""
+        return write_queue.at(self._driver.queue(*key), change)
 
-    def _in_queues(self, queues: Mapping[str, queues_.WriteQueue],
+    def _do_queues(self, queues: Mapping[str, write_queue.WriteQueue],
                    outcome: Outcome) -> None:
-        """Do what may take long, as far as the deadline allows."""
+        """Make the writes that may take long, until the deadline."""
         if not queues:
             return
         jobs, parts = [], []
-        for name, every in queues.items():
-            # One by one: a knob without its limit may be limited again.
-            for queue in every.apart() if name == base.DRAIN else (every,):
+        for name, all_work in queues.items():
+            # Each by itself: a knob without its limit may be limited again.
+            for queue in (all_work.apart() if name == base.DRAIN
+                          else (all_work,)):
                 part = Outcome()
                 jobs.append(worker.Job(name, queue.keys(), functools.partial(
-                    self._in_queue, queue, part), part.problems.append))
+                    self._do_queue, queue, part), part.problems.append))
                 parts.append(part)
         for job, part, done in zip(jobs, parts, self._worker.run(jobs),
                                    strict=True):
@@ -248,15 +256,17 @@ class Actuator:
             else:
                 self._timed_out.append((job.keys, part))
 
-    def _in_queue(self, queue: queues_.WriteQueue, outcome: Outcome) -> None:
+    def _do_queue(self, queue: write_queue.WriteQueue, outcome: Outcome
+                  ) -> None:
         self._write_all(queue.tighten, outcome)
         self._leases.prepare(queue.prepare)
         for key in queue.remove:
             self.remove(key, outcome)
         self._write_all(queue.loosen, outcome)
 
-    def _finished(self, problems: Sequence[str]) -> Outcome:
-        """Return what came of earlier ticks only now, after these problems."""
+    def _late_outcome(self, problems: Sequence[str]) -> Outcome:
+        """Return the outcome of late writes of earlier ticks that have ended
+        since, after these problems."""
         outcome = Outcome(problems=list(problems))
         timed_out, self._timed_out = self._timed_out, []
         for keys, part in timed_out:
@@ -271,12 +281,13 @@ class Actuator:
         """Lease a knob before it is first written, and groups born below.
 
         :param theirs: the CPU set that another program has set over that of
-            the fast loop: what will be restored
+            the fast loop: it will be restored
         :raises LeaseError: no durable record, or no watcher to restore it
         :raises DriverError: the knob cannot be read
         """
         key = (workload, knob)
-        # From now on what we wrote does not tell whose write is there.
+        # From now on the fast loop writes, so the value that we wrote last
+        # does not show the write of another program.
         self._leases.wrote(*key, None)
         state = self._lease(key)
         if theirs:
@@ -287,23 +298,24 @@ class Actuator:
                         'restored', *key, amounts.of_knob(knob, text))
 
     def _lease(self, key: KnobKey) -> base.KnobState:
-        """The state of a knob that may be written now."""
+        """Return the state of a knob that may be written now."""
         state = self._leases.held().get(key)
+        workload, knob = key
         if key in self._leases.lost():
-            raise errors.LeaseError(f'{key[0]} {key[1]}: not restorable now')
+            raise errors.LeaseError(f'{workload} {knob}: not restorable now')
         if state is not None:
             try:
                 return self._follow(key, state._replace(ours=None)).state
             except errors.WorkloadGone:
                 self._leases.remove(*key)   # made again: its cap died with it
         actions = self._driver.restore_actions(*key)
-        kin = [] if key[1] is not Knob.CPU_SET else [
-            other for other in self._leases.held() if other[1] is key[1]
-            and originals.kin(other[0], key[0])]
-        for other in kin:               # else their cap is our original
-            self._leases.remove(*other)
-            self.forget(other)
-        if kin:
+        related = [] if knob is not Knob.CPU_SET else [
+            (group, held_knob) for group, held_knob in self._leases.held()
+            if held_knob is knob and originals.are_nested(group, workload)]
+        for related_key in related:     # else their cap is our original
+            self._leases.remove(*related_key)
+            self.forget(related_key)
+        if related:
             actions = self._driver.restore_actions(*key)
         self._leases.hold(*key, actions, self._driver.read(*key))
         return self._leases.held()[key]
@@ -315,10 +327,11 @@ class Actuator:
         try:
             self._leases.remove(*key)
         except errors.ScavengerError as exc:
-            # Nor is half of it another program's.
+            # A limit that is half removed is no write of another program.
             self._leases.wrote(*key, None)
-            outcome.problems.append(self._complain(
-                key, f'{key[0]} {key[1]}: not removed yet, the next tick '
+            workload, knob = key
+            outcome.problems.append(self._log_problem(
+                key, f'{workload} {knob}: not removed yet, the next tick '
                      f'tries again: {exc}'))
             return
         self.forget(key)
@@ -326,34 +339,35 @@ class Actuator:
         outcome.removed += 1
 
     def forget(self, key: KnobKey) -> None:
-        """Drop what is remembered of a knob that we no longer hold."""
+        """Drop the state of a knob that has no lease any more."""
         self.in_force.pop(key, None)
         self._logged.forget(key)
         self._refusals.end(key)
 
-    def forget_all(self, why: str) -> None:
+    def reset(self, why: str) -> None:
+        """Drop the state of all knobs, for this reason."""
         for key in dict.fromkeys((*self.in_force, *self._leases.held())):
             self.forget(key)
-            self._forgot[key] = why
+            self._reset_reasons[key] = why
 
     @property
     def pending(self) -> frozenset[KnobKey]:
-        """Knobs whose write the kernel has not finished yet."""
+        """Return the knobs whose write the kernel has not finished yet."""
         return frozenset(self._worker.pending)
 
     def _write_all(self, caps: list[Cap], outcome: Outcome) -> None:
         for cap in caps:
-            key = (cap.workload, cap.knob)
+            key = cap.key
             try:
                 written = self._write(key, cap.value)
             except errors.Refused as exc:
                 outcome.unmet[cap.workload] = exc.unmet_bytes
-                self._complain(key, f'{cap.workload} {cap.knob}: {exc}')
+                self._log_problem(key, f'{cap.workload} {cap.knob}: {exc}')
             except errors.NotRestorable as exc:
                 if str(exc) not in outcome.problems:    # of many knobs
                     outcome.problems.append(str(exc))
             except (errors.ScavengerError, OSError, ValueError) as exc:
-                self._failed(cap, exc, outcome)
+                self._record_failure(cap, exc, outcome)
             else:
                 self._logged.over(key)
                 self._refusals.end(key)
@@ -364,8 +378,8 @@ class Actuator:
                 self.in_force[key] = cap
 
     def _write(self, key: KnobKey, value: Value) -> bool:
-        """Set it; false: another program set the knob, and the next tick
-        goes by that."""
+        """Set a limit; return false where another program set the knob since
+        it was read: the next tick starts from that value."""
         state = self._leases.held().get(key)
         if state is not None and state.ours is not None:
             followed = self._follow(key, state)
@@ -374,9 +388,10 @@ class Actuator:
             state = followed.state
         # A lease that this agent has not written under may be of another
         # cgroup or run of a VM.
-        if key[1] in OF_GROUPS or state is None or state.ours is None:
+        _, knob = key
+        if knob in OF_GROUPS or state is None or state.ours is None:
             state = self._lease(key)
-        # Half a write is not another program's.
+        # A write that failed half-way is no write of another program.
         self._leases.wrote(*key, None)
         try:
             with self._leases.writing(*key):
@@ -393,7 +408,7 @@ class Actuator:
 
     def _follow(self, key: KnobKey, state: base.KnobState
                 ) -> originals.Followed:
-        """Take over what others did to a knob with a lease.
+        """Record in the lease what others did to its knob; return that.
 
         :raises LeaseError: the leases have run out, so the watcher may have
             written it
@@ -403,7 +418,7 @@ class Actuator:
             return originals.Followed(followed.value, state)
         original, ours = followed.state
         if followed.theirs:
-            # Once they have run out, what is there may be the watcher's.
+            # Once they have run out, the watcher may have written this.
             self._leases.check()
         if original != state.original:
             self._leases.replace(*key, original.actions, original.value)
@@ -414,31 +429,32 @@ class Actuator:
             LOG.warning('%s', followed.message)
         return followed
 
-    def _failed(self, cap: Cap, exc: Exception, outcome: Outcome) -> None:
+    def _record_failure(self, cap: Cap, exc: Exception, outcome: Outcome
+                        ) -> None:
         if isinstance(exc, errors.WorkloadGone):
-            # Its cap died with it; one made again is met at the next tick.
-            self.gone[cap.workload, cap.knob] = str(exc)
-            self.remove((cap.workload, cap.knob))
+            # The limit ended with it; if it is made again, the next tick
+            # reads that.
+            self.gone[cap.key] = str(exc)
+            self.remove(cap.key)
             return
-        outcome.problems.append(self._refused(cap, exc, (
-            f'{cap.workload} {cap.knob} = {amounts.of_knob(*cap[1:3])} not '
-            f'set, {refusals.when(exc)}: {exc}')))
+        limit = amounts.of_knob(cap.knob, cap.value)
+        outcome.problems.append(self._record_refusal(cap, exc, (
+            f'{cap.workload} {cap.knob} = {limit} not set, '
+            f'{refusals.when(exc)}: {exc}')))
 
-    def _refused(self, cap: Cap, exc: Exception, message: str) -> str:
-        key = (cap.workload, cap.knob)
+    def _record_refusal(self, cap: Cap, exc: Exception, message: str) -> str:
         if isinstance(exc, refusals.LASTING):
-            self._refusals.begin(self._tick, key, cap.value, message)
-        return self._complain(key, message, exc.cause if isinstance(
+            self._refusals.begin(self._tick, cap, message)
+        return self._log_problem(cap.key, message, exc.cause if isinstance(
             exc, errors.DriverError) else '')
 
     def _why_not(self, cap: Cap) -> str:
         """Return why a limit is not tried in this tick; '' if it is."""
-        return self._refusals.why_not(
-            self._tick, (cap.workload, cap.knob), cap.value)
+        return self._refusals.why_not(self._tick, cap)
 
-    def _complain(self, key: KnobKey, message: str, cause: str = '') -> str:
-        """Log a problem when it is new, and not just of other numbers; one
-        with a cause in common with others once for all of them."""
+    def _log_problem(self, key: KnobKey, message: str, cause: str = '') -> str:
+        """Log a problem when more than its numbers is new, and return it; of
+        those with one cause only the first is logged."""
         kind = ''.join(c for c in message.partition(':')[2] if c > '9')
         if self._logged.due(key, kind, cause):
             reset = functools.partial(self._logged.over, key)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from scavenger_openstack.algorithms import back_off
 from scavenger_openstack import errors
+from scavenger_openstack.types import Cap
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Value
 
@@ -16,54 +17,58 @@ LONGEST_TICKS = 30
 """From one try to the next, at most; the first is in the next tick."""
 
 LASTING = (errors.Denied, errors.Unsupported)
-"""What would hardly be over a moment later."""
+"""Errors that hardly end within a moment."""
 
 
 def when(exc: Exception) -> str:
-    """When a limit is tried again that failed by this, for people."""
+    """Return when a limit that failed by this is tried again, for people."""
     if isinstance(exc, LASTING):
         return f'tried again within {LONGEST_TICKS} ticks'
     return 'the next tick tries again'
 
 
-class _Refused(NamedTuple):
-    again: int
-    wait: int
+class _Refusal(NamedTuple):
+    """One refused value; it is not tried before the tick ``retry_tick``."""
+
+    retry_tick: int
+    wait_ticks: int
     value: Value
     why: str
 
 
 class Refusals:
-    """Which knobs wait to be tried again.  Times are numbers of ticks."""
+    """The knobs that wait until they are tried again."""
 
     def __init__(self) -> None:
-        self._refused: dict[KnobKey, _Refused] = {}
+        self._refusals: dict[KnobKey, _Refusal] = {}
 
-    def keep(self, tick: int, changed: Collection[str]) -> None:
-        """Forget what is long over, and workloads that became others."""
-        for key, refusal in list(self._refused.items()):
-            if tick > refusal.again + LONGEST_TICKS or key[0] in changed:
-                del self._refused[key]
+    def expire(self, tick: int, changed: Collection[str]) -> None:
+        """Forget old refusals, and those of workloads that became others."""
+        for key, refusal in list(self._refusals.items()):
+            workload, _ = key
+            if (tick > refusal.retry_tick + LONGEST_TICKS
+                    or workload in changed):
+                del self._refusals[key]
 
-    def begin(self, tick: int, key: KnobKey, value: Value, why: str) -> None:
-        """Record that a value was refused, or that the knob could not be
+    def begin(self, tick: int, cap: Cap, why: str) -> None:
+        """Record that a limit was refused, or that its knob could not be
         read."""
-        before = self._refused.get(key)
-        wait = int(back_off.longer(before.wait if before else 0, first=1,
-                                   most=LONGEST_TICKS))
-        self._refused[key] = _Refused(tick + wait, wait, value, why)
+        before = self._refusals.get(cap.key)
+        wait = int(back_off.longer(before.wait_ticks if before else 0,
+                                   first=1, most=LONGEST_TICKS))
+        self._refusals[cap.key] = _Refusal(tick + wait, wait, cap.value, why)
 
     def end(self, key: KnobKey) -> None:
         """Forget a refusal: the limit was set, or is not wanted any more."""
-        self._refused.pop(key, None)
+        self._refusals.pop(key, None)
 
-    def why_not(self, tick: int, key: KnobKey, value: Value) -> str:
+    def why_not(self, tick: int, cap: Cap) -> str:
         """Return why a limit is not tried now; '' if it is.
 
-        Another CPU set is another question; another number is not.
+        Another CPU set is tried at once; another number is not.
         """
-        refusal = self._refused.get(key)
-        if refusal is None or tick >= refusal.again or (
-                isinstance(value, str) and value != refusal.value):
+        refusal = self._refusals.get(cap.key)
+        if refusal is None or tick >= refusal.retry_tick or (
+                isinstance(cap.value, str) and cap.value != refusal.value):
             return ''
         return refusal.why

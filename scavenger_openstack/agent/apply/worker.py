@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Writes that may take long, for which a tick waits until its deadline only.
 
 A memory limit below the use makes the kernel reclaim first; packets that
@@ -11,6 +10,7 @@ wait for one another: see :mod:`scavenger_openstack.drivers.calls`.
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable
 from collections.abc import Sequence
 import functools
@@ -27,17 +27,16 @@ from scavenger_openstack.types import KnobKey
 
 LOG = log.getLogger(__name__)
 
-
 DRAIN_WAIT_S = 0.05
-"""So long, at most, is waited for packets to go: the next tick will do, and
-it is nothing to complain about."""
+"""A tick waits at most so long for packets to be sent; when that is late it is
+not logged, since the next tick continues it."""
 
 
 class Job(NamedTuple):
-    """What to do in a queue, and the knobs that it is about.
+    """A piece of work for one queue, and the knobs that it writes.
 
     ``fail`` is called with the reason instead of ``do`` where that cannot
-    even begin.
+    begin.
     """
 
     queue: str
@@ -47,7 +46,8 @@ class Job(NamedTuple):
 
 
 class WriteExecutor(Protocol):
-    """Does writes that may take long, such as :class:`Worker`."""
+    """The interface to make writes that may take long; :class:`Worker` has
+    it."""
 
     pending: set[KnobKey]
 
@@ -61,8 +61,8 @@ class Worker:
     :class:`scavenger_openstack.drivers.calls.Executor`.
 
     :param deadline_s: how long :meth:`run` waits for its jobs, in seconds
-    :param notify: called with each job that is late; whether the driver
-        sees to it that the log says why
+    :param notify: called with each job that is late; returns whether the
+        driver logs the reason
     :param executor: that of the driver
     """
 
@@ -72,27 +72,30 @@ class Worker:
         self._deadline_s = deadline_s
         self._notify = notify
         self._calls = executor or base.new_executor()
+        self._waits = collections.Counter[str]()
         self.pending: set[KnobKey] = set()
-        """The knobs of all jobs that are not done yet."""
+        """Knobs of all jobs that are not done yet."""
 
     def run(self, jobs: Sequence[Job]) -> list[bool]:
         """Do ``jobs``; return whether each was done before the one deadline.
 
         Until a job is done, its keys are pending and nothing else may touch
-        them.  What it raises is logged.  One that gets no slot fails.
+        them.  What it raises is logged.  One that gets no slot fails;
+        the queues that have waited longest are first the next time.
         """
-        begun = []
-        for job in jobs:
-            self.pending.update(job.keys)
-            begun.append(self._calls.submit(
-                job.queue, functools.partial(self._do, job)))
+        order = sorted(range(len(jobs)), key=lambda index: (
+            -self._waits[jobs[index].queue]))
+        begun = [call for _, call in sorted(
+            (index, self._submit(jobs[index])) for index in order)]
         start = time.monotonic()
         in_time = [self._calls.wait(call, max(0.0, start - time.monotonic() + (
             DRAIN_WAIT_S if job.queue == base.DRAIN else self._deadline_s)))
             for job, call in zip(jobs, begun, strict=True)]
         timed_out = []
+        before, self._waits = self._waits, collections.Counter()
         for job, call, done in zip(jobs, begun, in_time, strict=True):
             if call.error is not None:      # it was not begun
+                self._waits[job.queue] = before[job.queue] + 1
                 self.pending.difference_update(job.keys)
                 job.fail(str(call.error))
             elif not (done or job.queue == base.DRAIN or self._notify(
@@ -105,6 +108,11 @@ class Worker:
                     len(job.keys) for job in timed_out), 'limit'),
                 self._deadline_s, ', '.join(job.queue for job in timed_out))
         return in_time
+
+    def _submit(self, job: Job) -> calls.Call:
+        self.pending.update(job.keys)
+        return self._calls.submit(job.queue,
+                                  functools.partial(self._do, job))
 
     def _do(self, job: Job) -> None:
         try:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
+"""The writes of one tick, in queues that do not wait for one another.
 
-"""What one tick has to do, in queues that do not wait for one another.
-
-Which queue a knob is in, its driver says: see
+The driver decides in which queue a knob is: see
 :meth:`scavenger_openstack.drivers.base.Knobs.queue`.
 """
 
@@ -24,12 +23,13 @@ from scavenger_openstack.types import Value
 TIGHTEN, LOOSEN, REMOVE = 'tighten', 'loosen', 'remove'
 
 _SLOW = {base.RECLAIM: TIGHTEN, base.DRAIN: REMOVE}
-"""All that may take long in these queues; in any other it is everything."""
+"""The only change that may take long in these queues; in any other queue each
+may."""
 
 
 @dataclasses.dataclass(slots=True)
 class WriteQueue:
-    """What one queue has to do in a tick, in this order."""
+    """The work of one queue in a tick, in this order."""
 
     tighten: list[Cap] = dataclasses.field(default_factory=list)
     remove: list[KnobKey] = dataclasses.field(default_factory=list)
@@ -38,13 +38,13 @@ class WriteQueue:
     """Knobs whose limits are about to be removed, here and elsewhere."""
 
     def keys(self) -> list[KnobKey]:
-        return [*((cap.workload, cap.knob)
-                  for cap in (*self.tighten, *self.loosen)), *self.remove]
+        return [*(cap.key for cap in (*self.tighten, *self.loosen)),
+                *self.remove]
 
     def apart(self) -> list[WriteQueue]:
-        """A queue for each removal, the first of which prepares all of them.
+        """Return a queue for each removal; the first prepares all of them.
 
-        For a queue that has nothing else to do.
+        Only for a queue that has nothing else to do.
         """
         queues = [WriteQueue(remove=[key]) for key in self.remove]
         queues[0].prepare = self.remove
@@ -52,17 +52,18 @@ class WriteQueue:
 
 
 def by_name() -> collections.defaultdict[str, WriteQueue]:
-    """No work yet for any queue."""
+    """Return a mapping from names to queues, which are empty at first."""
     return collections.defaultdict(WriteQueue)
 
 
-def at(queue: str, what: str) -> str:
-    """Where that is done; '' is at once, in the tick itself."""
-    return queue if _SLOW.get(queue, what) == what else ''
+def at(queue: str, change: str) -> str:
+    """Return the queue in which a change of a knob of ``queue`` is made; '' is
+    at once, in the tick itself."""
+    return queue if _SLOW.get(queue, change) == change else ''
 
 
 def tightens(cap: Cap, current: Value | None) -> bool:
-    """Whether the cap takes something away from what is in force."""
+    """Return whether the cap is lower than the value in force."""
     if current is None or cap.knob in SWITCHES:
         return True
     if cap.knob is Knob.CPU_SET:
@@ -72,11 +73,11 @@ def tightens(cap: Cap, current: Value | None) -> bool:
 
 def inside(wanted: Mapping[KnobKey, Cap], in_force: Mapping[KnobKey, Cap]
            ) -> dict[KnobKey, Cap]:
-    """The same limits, but no quota above that of a group around it.
+    """Return the limits, with no quota above that of a group around it.
 
-    Neither the one in force nor the one wanted: so whichever is written
-    first, the kernel takes it, if that inside is tightened before.  The
-    innermost come first.
+    The quota of the group is the lower one of that in force and that wanted:
+    so the kernel accepts either order of writes, if the inner quota is
+    tightened first.  The innermost groups come first.
     """
     bounded: dict[KnobKey, Cap] = {}
     for (workload, knob), cap in wanted.items():

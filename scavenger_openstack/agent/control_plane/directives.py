@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the control plane wants of this host: kept on disk, and as orders.
+"""The directives of the control plane for this host, on disk and as orders.
 
 The last directives hold while the control plane is away, also over a restart.
-Those that end the agent again and again are not what it starts with: then it
-starts with the last ones that it has gone on with, which are kept beside them.
-Whatever is in them, the loop asks for no more than :mod:`.orders` allows.
+If they end the agent several times, it starts with the last ones with which it
+has run, which are stored beside them.
+Whatever is in them, the loop does no more than :mod:`.orders` allows.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 import math
 import pathlib
+from typing import NamedTuple
 
 from oslo_log import log
 
@@ -21,10 +22,10 @@ from scavenger_openstack.agent import status
 from scavenger_openstack.algorithms import allowance
 from scavenger_openstack.algorithms.cpi2 import specs
 from scavenger_openstack.algorithms import signals
-from scavenger_openstack.decision import orders as orders_
+from scavenger_openstack.decision import orders as operator_orders
 from scavenger_openstack import errors
 from scavenger_openstack import knobs
-from scavenger_openstack.knobs import DEFAULT_FLOORS
+
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import printable
@@ -36,27 +37,35 @@ LOG = log.getLogger(__name__)
 
 FILE = 'directives.json'
 GOOD = 'directives.good.json'
-"""The last ones that the agent has gone on with for some ticks."""
-"""More than any host has of anything; what is reckoned from it is finite."""
+"""The last directives with which the agent has run for some ticks."""
 NOT_UNDERSTOOD = '-'
 """The digest of directives of which only the kill switch is followed: the
 conductor, which has another, sends them again."""
 LOST = 'what it said last is not readable here, and it has not answered yet'
 ALL = 'directives'
-"""What is not followed, where that is all of them."""
+"""The key in ``refused`` for all directives together."""
 ENDED = 'the agent ended each time that it followed them'
 FAILED = 'this agent fails at them, its log has more'
 TOO_MANY = 'the control plane has more for this host than an answer holds'
 TICKS = 5
-"""Directives with which the agent has gone on for so long do not end it."""
+"""Number of ticks after which directives have proved not to end the agent."""
 REASON = 200
-"""So much of a reason for the kill switch goes to each log line."""
+"""Most characters of a reason for the kill switch in a log line."""
+
+
+class _Try(NamedTuple):
+    """A try of new directives, since the tick number ``tick``; ``data`` is
+    stored when it has succeeded, empty if it is stored already."""
+
+    digest: str
+    data: bytes
+    tick: int
 
 
 class Directives:
     """The directives that hold; one thread changes them.
 
-    :param directory: where they are kept; made if it is missing
+    :param directory: that of their files; made if it is missing
     :param allow_background: follow a priority of background
     """
 
@@ -69,18 +78,18 @@ class Directives:
         self._loaded_s = -math.inf
         self._tries = tries.Tries(directory, warn)
         self._ticks = 0
-        self._trying: tuple[str, bytes, int] | None = None
+        self._trying: _Try | None = None
         self.digest = ''
         self.issued_s = 0.0
-        """When they were issued, UNIX time; 0: there are none."""
-        self.orders = orders_.NONE
+        """The UNIX time at which they were issued; 0: there are none."""
+        self.orders = operator_orders.NO_ORDERS
         self.notice = ''
-        """What the control plane has for the operator of this host."""
+        """A sentence of the control plane for the operator of this host."""
         self.refused: dict[str, str] = {}
-        """Each part that is not followed, and why."""
+        """Reasons why parts are not followed, by part."""
 
     def load(self, now: float, wall_s: float) -> None:
-        """Follow what was kept; CLOCK_BOOTTIME and UNIX time, in seconds."""
+        """Follow the stored directives; CLOCK_BOOTTIME and UNIX time in s."""
         self._loaded_s = now
         self._tries.load()
         self._load(now, wall_s)
@@ -91,8 +100,8 @@ class Directives:
             data = b''
             try:
                 data = status.read_file(path, report.MAX_ANSWER_BYTES + 1)
-                kept = codec.decode(data, report.Directives,
-                                    report.MAX_ANSWER_BYTES)
+                stored = codec.decode(data, report.Directives,
+                                      report.MAX_ANSWER_BYTES)
             except FileNotFoundError:
                 if path == self._path:      # an operator may have deleted it
                     return
@@ -100,40 +109,39 @@ class Directives:
             except (OSError, errors.ScavengerError) as exc:
                 self._unusable(path, exc, data, LOST, now)
                 return
-            if not self._tries.spent(kept.digest, 0.0):
-                self._try(kept, data if path == self._path else b'')
-                self._start(path, kept, now, wall_s)
+            if not self._tries.spent(stored.digest, 0.0):
+                self._try(stored, data if path == self._path else b'')
+                self._start(path, stored, now, wall_s)
                 return
             ended = data
-            if not kept.protection:     # and before it may have been on
+            if not stored.protection:     # and before it may have been on
                 break
         if ended:
             self._unusable(path, ENDED, ended, ENDED, now)
 
-    def _start(self, path: pathlib.Path, kept: report.Directives, now: float,
+    def _start(self, path: pathlib.Path, stored: report.Directives, now: float,
                wall_s: float) -> None:
-        """Follow what was kept there."""
+        """Follow the directives of a file."""
         try:
-            # By the clock that says less: ours may have been set back.
-            self._take(codec.replace(kept, profiling=None), now,
-                       max(wall_s, kept.issued_s))
+            # Not before they were issued: our clock may have been set back.
+            self._apply(codec.replace(stored, profiling=None), now,
+                        max(wall_s, stored.issued_s))
         except Exception as exc:
             LOG.exception('%s is not followed', path)
-            self._unusable(path, type(exc).__name__, codec.encode(kept),
+            self._unusable(path, type(exc).__name__, codec.encode(stored),
                            FAILED, now)
 
     def _unusable(self, path: pathlib.Path, why: object, data: bytes,
                   reason: str, now: float) -> None:
-        """Set no limit, instead of following what was kept."""
+        """Set no limit, instead of following the directives of a file."""
         self._warn(f'{path}: not usable: {why}; no limit is set until the '
                    'control plane answers')
-        self._take(_stop(data, report.KillSwitch) or _stopped(reason), now,
-                   0.0)
+        self._apply(_stop(data, report.KillSwitch) or _stopped(reason), now,
+                    0.0)
 
     def follow_answer(self, answer: report.Answer, data: bytes, now: float
                       ) -> None:
-        """Follow what an answer says that was asked for at ``now``; see
-        :meth:`follow`.
+        """Follow an answer to a request at ``now``; see :meth:`follow`.
 
         :param data: the answer as it came
         :raises WireError: its directives are of another version.
@@ -153,12 +161,12 @@ class Directives:
                 raise
 
     def follow(self, directives: report.Directives, now: float) -> None:
-        """Keep and follow directives that were asked for at ``now``; see
+        """Store and follow directives of a request at ``now``; see
         :meth:`load`.
 
-        Their times count from when they were issued: both are by the
-        conductor's clock, ours may be another.  That was not before
-        ``now``, so that none of them ends late.
+        Their times count from the time of issue: both are by the
+        conductor's clock, ours may differ.  They were issued after ``now``,
+        so that none of them ends late.
 
         :raises WireError: they are of another version.
         """
@@ -181,7 +189,7 @@ class Directives:
         self._try(directives, data)
         notice = self.notice
         try:
-            self._take(directives, now, directives.issued_s)
+            self._apply(directives, now, directives.issued_s)
         except Exception:
             if self.refused.get(ALL) != FAILED:
                 LOG.exception('directives %s are not followed',
@@ -195,9 +203,9 @@ class Directives:
 
     def _refuse(self, why: str, stop: report.Directives | None, now: float
                 ) -> None:
-        """Follow nothing of directives but their kill switch."""
+        """Refuse directives, but follow their kill switch."""
         if stop is not None:
-            self._take(stop, now, 0.0)
+            self._apply(stop, now, 0.0)
             self._save(self._path, codec.encode(stop))
         if self.refused.get(ALL) != why:
             self._warn('directives of the control plane are not followed: '
@@ -205,38 +213,34 @@ class Directives:
         self.refused = {**self.refused, ALL: why}
 
     def ticked(self) -> None:
-        """A tick is over; may be called by another thread."""
+        """Count a tick; may be called by another thread."""
         self._ticks += 1
 
     def keep(self) -> None:
-        """Note that the directives that are followed do not end the agent, if
-        it has gone on with them for long enough."""
+        """Store the directives as good ones, if the agent has run with them
+        for :data:`TICKS`."""
         if (self._trying is not None
-                and self._ticks - self._trying[2] >= TICKS):
-            data = self._trying[1]
-            if data:
-                self._save(self._good, data)
+                and self._ticks - self._trying.tick >= TICKS):
+            if self._trying.data:
+                self._save(self._good, self._trying.data)
             self._end_try()
 
     def end(self) -> None:
-        """The agent ends as it was told to."""
+        """Note that the agent ends because it was stopped."""
         self.keep()
         self._end_try()
 
     def _try(self, directives: report.Directives, data: bytes) -> None:
-        """
-        :param data: what is to be kept when they do not end the agent, empty
-            when it is already
-        """
+        """Begin a try; ``data``: see :class:`_Try`."""
         self._end_try()
-        if directives.digest == NOT_UNDERSTOOD:      # a kill switch, no more
+        if directives.digest == NOT_UNDERSTOOD:      # only a kill switch
             return
-        self._trying = directives.digest, data, self._ticks
+        self._trying = _Try(directives.digest, data, self._ticks)
         self._tries.begin(directives.digest)
 
     def _end_try(self) -> None:
         if self._trying is not None:
-            self._tries.end(self._trying[0])
+            self._tries.end(self._trying.digest)
         self._trying = None
 
     def _save(self, path: pathlib.Path, data: bytes) -> None:
@@ -248,19 +252,17 @@ class Directives:
                        'control plane answers')
 
     def follow_kill_switch(self, answer: bytes, now: float) -> None:
-        """Stop if an answer says so that is not understood otherwise.
-
-        All that held before is forgotten then: no limit is set until the
-        conductor says something that is understood.
-        """
+        """Follow the kill switch of an answer that is not understood: no limit
+        is set until one is."""
         directives = _stop(answer, report.KillSwitchAnswer)
         if directives is not None:
             self.follow(directives, now)
 
-    def _take(self, directives: report.Directives, now: float, since_s: float
-              ) -> None:
-        """
-        :param since_s: UNIX time that is ``now`` to the times in them
+    def _apply(self, directives: report.Directives, now: float, since_s: float
+               ) -> None:
+        """Make orders of directives.
+
+        :param since_s: the UNIX time of ``now`` by the clock of their times
         """
         refused = {
             name if not getattr(directives, name, ()) else f'more {name}':
@@ -278,7 +280,7 @@ class Directives:
             if why:
                 refused[f'override {override.id}'] = why
                 continue
-            overrides.append(orders_.Override(
+            overrides.append(operator_orders.Override(
                 override.id, fit.name(override.workload), override.instance,
                 Knob(override.knob), override.value,
                 fit.sentence(override.reason),
@@ -303,10 +305,10 @@ class Directives:
             del background[instance]
         budget = self.orders.budget
         if budget is None and directives.governed:
-            # What the run before used, and what other hosts have, is not
-            # known: none before the first answer, or the time for it.
+            # The use of the run before and the budgets of other hosts are
+            # not known: none before the first answer, or the time for it.
             budget = allowance.Budget(0, now, 0.0)
-        self.orders = orders_.Orders(
+        self.orders = operator_orders.Orders(
             '' if directives.protection else 'the control plane: '
             + _reason(directives),
             modes, directives.parameters,
@@ -318,7 +320,7 @@ class Directives:
             frozenset([tag.instance for tag in directives.tags
                        if not tag.protect]),
             frozenset(map(fit.project, directives.exempt)),
-            orders_.Overrides(overrides), budget, {
+            operator_orders.Overrides(overrides), budget, {
                 specs.key(spec.project, spec.application, spec.cpu_model,
                           spec.signal):
                 specs.Spec(spec.mean, spec.stddev, spec.n, 0, 'directive',
@@ -332,7 +334,8 @@ class Directives:
 
 def _stop(data: bytes, kind: type[report.KillSwitch | report.KillSwitchAnswer]
           ) -> report.Directives | None:
-    """Directives that stop, where ``data`` says that, else ``None``."""
+    """Return directives that stop protection, ``None`` if ``data`` does not.
+    """
     try:
         directives = codec.decode_part(data, kind, report.MAX_ANSWER_BYTES)
     except errors.WireError:
@@ -353,18 +356,18 @@ def _stopped(reason: str, note: str = '') -> report.Directives:
 
 
 def _possible(spec: report.Spec) -> bool:
-    """Whether a signal can be like that; nothing overflows then."""
+    """Return whether a spec is plausible, so that nothing overflows."""
     most = knobs.MOST
     return (spec.signal in signals.SIGNALS and 0 < spec.mean <= most
             and spec.stddev <= most and (spec.cpu_cores or 0.0) <= most)
 
 
 def _floor(tag: report.Tag) -> tuple[dict[Knob, float], str]:
-    """The valid part of a flavor's floor, and what is wrong with the rest, ''
-    if nothing is."""
+    """Return the valid part of a flavor's floor, and the errors of the rest,
+    '' for none."""
     floor, wrong = {}, []
     for name, value in tag.floor.items():
-        if name not in DEFAULT_FLOORS:
+        if name not in knobs.DEFAULT_FLOORS:
             wrong.append(f'{name} has no floor')
         elif value > knobs.MOST:
             wrong.append(f'{name}: not a number from 0 to {knobs.MOST:g}')
@@ -379,7 +382,7 @@ def _reason(directives: report.Directives) -> str:
 
 
 def _unsound(override: report.Override) -> str:
-    """Return what is wrong with an override by itself, '' if nothing is."""
+    """Return the error of an override by itself, '' for none."""
     if override.knob not in set(Knob):
         return f'{override.knob!r} is no knob of this agent'
     knob, value = Knob(override.knob), override.value
@@ -390,11 +393,8 @@ def _unsound(override: report.Override) -> str:
 
 
 def _profiling(order: report.ProfilingOrder | None, behind_s: float
-               ) -> orders_.ProfilingOrder | None:
-    """Return an order of the wire.
-
-    :param behind_s: CLOCK_BOOTTIME less the time that it is in
-    """
-    return None if order is None else orders_.ProfilingOrder(
+               ) -> operator_orders.ProfilingOrder | None:
+    """Return an order of the wire; ``behind_s`` is added to its times."""
+    return None if order is None else operator_orders.ProfilingOrder(
         order.id, fit.name(order.workload), order.instance, order.form,
         order.seconds, order.until_s + behind_s)

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How many entries the next report takes, and whether the first of them keeps
-all others from the conductor.
+"""The size of the next report, and whether its first entry blocks all others.
 
 An entry that is refused alone, while a report without any is answered, is set
 aside after :data:`TRIES` such tries in a row: with several conductors one of
-them may refuse what another one stores.  Without an answer it may be the
-conductor or the broker, so an entry has many more tries.  Where the conductor
-takes no more from this host for a while no entry has any part in that.
+them may refuse an entry that another one stores.  Without an answer the cause
+may be the conductor or the broker, so an entry has many more tries.  Where the
+conductor accepts nothing from this host for a while no entry is counted.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from scavenger_openstack.wire import report
 
 TRIES = 10
 LATER_TRIES = 100
-"""Tries that failed with "later"; some two hours."""
+"""Tries of an entry that fail without a refusal; some two hours."""
 PATIENCE = 5
-"""Failures with "later" in a row after which reports become smaller: one that
-is small may be stored in time."""
+"""Failures without a refusal in a row after which reports become smaller: a
+small one may be stored in time."""
 
 
 class Head:
-    """The state of what waits; each call is noted."""
+    """The state of the first entry that waits, after each call."""
 
     def __init__(self) -> None:
         self.most = report.MAX_ENTRIES
@@ -38,14 +37,14 @@ class Head:
         self._failures = 0
 
     def stored(self) -> None:
-        """The conductor has the first entry of a report."""
+        """Note that the conductor has stored the first entry of a report."""
         self._entry, self._tries, self._failures = ('', 0), 0.0, 0
         self._alone = False
         self.most = min(report.MAX_ENTRIES, max(1, 2 * self.most))
 
     def answered(self) -> bool:
-        """Follow the answer to a report without entries; return whether that
-        was to find out what keeps an entry."""
+        """Note the answer to a report without entries; return whether that
+        was a test of the conductor without the first entry."""
         if self.most:
             self._failures = 0
             return False
@@ -83,7 +82,8 @@ class Head:
 
     def _tried(self, run_id: str, entry: report.AnyEntry, share: float
                ) -> bool:
-        """
+        """Count a try of an entry; return whether it was the last one.
+
         :param share: of the tries that an entry has
         """
         if self._entry != (run_id, entry.sequence):
@@ -96,7 +96,8 @@ class Head:
 
 
 def acknowledged(answer: bytes) -> int:
-    """What an answer acknowledges of which the rest is not understood."""
+    """Return the entry that an answer acknowledges of which the rest is not
+    understood; 0 for none."""
     try:
         return codec.decode_part(answer, report.Acknowledgement,
                                  report.MAX_ANSWER_BYTES).acknowledged

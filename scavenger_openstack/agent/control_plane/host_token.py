@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The token by which the control plane knows a host."""
+"""The token that identifies a host to the control plane."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_BYTES = 4096
 
 
 def read(path: pathlib.Path) -> str:
-    """The token in a file.
+    """Return the token in a file.
 
     :raises ScavengerError: it cannot be read, or others can read it.
     """

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Calls a conductor over HTTPS, where no message broker is.
+"""Calls a conductor over HTTPS, where there is no message broker.
 
-Standard library only.  The token says which host calls; it is sent to the
-configured address only, never where a redirection points.
+Standard library only.  The token identifies the host; it is sent to the
+configured address only, never to the target of a redirection.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ TIMEOUT_S = 8.0
 PATH = '/v1/sync'
 MOST_WHY = 300
 REFUSED = 400
-"""What a conductor answers to what is wrong in a report, with a sentence; all
-else may change, and a proxy may say it."""
+"""The status for a report with an error, with a sentence; other statuses may
+be temporary, or of a proxy."""
 TOO_LONG = 413
-"""The same of any server: a shorter report may pass."""
+"""The status of any server for a long report: a shorter one may pass."""
 BUSY = 429
 
 
 def caller(url: str, host: str, token_file: pathlib.Path,
            ca_file: str | None = None, timeout_s: float = TIMEOUT_S
            ) -> Callable[[bytes], bytes]:
-    """Return what sends a report and returns the answer.
+    """Return a function that sends a report and returns the answer.
 
-    It raises WireError when the report is refused, Busy when the conductor
-    takes no more of this host now, Unreachable when there is no answer,
+    It raises WireError if the report is refused, Busy if the conductor
+    accepts nothing from this host now, Unreachable if there is no answer,
     another ScavengerError for a token that cannot be used.
 
     :param url: of the conductor, ``https://NAME[:PORT][/PREFIX]``
@@ -71,7 +71,7 @@ def caller(url: str, host: str, token_file: pathlib.Path,
         raise errors.ConfigError(
             f'[conductor] ca_file: {ca_file}: {exc}') from exc
     opener = urllib.request.build_opener(
-        _Here(), urllib.request.HTTPSHandler(context=context))
+        _NoRedirect(), urllib.request.HTTPSHandler(context=context))
     target = url.rstrip('/') + PATH
     # Headers are Latin-1 to the library; the conductor reads UTF-8.
     name = fit.name(host).encode().decode('latin-1')
@@ -101,7 +101,7 @@ def caller(url: str, host: str, token_file: pathlib.Path,
     return call
 
 
-class _Here(urllib.request.HTTPRedirectHandler):
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """Follows no redirection."""
 
     def redirect_request(self, *args: Any, **words: Any) -> None:
@@ -125,8 +125,8 @@ def _read(response: Any, until: float) -> bytes:
 
 
 def _why(response: Any) -> tuple[str, bool]:
-    """The sentence of an error, if it has one, and whether it has the form
-    that a conductor gives it."""
+    """Return the sentence of an error, if it has one, and whether it has the
+    form of a conductor's error."""
     is_conductor = False
     try:
         answer = json.loads(response.read(1 << 16))

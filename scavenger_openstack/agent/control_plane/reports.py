@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The parts of a report: workloads, facts, and how it is encoded."""
+"""The parts of a report: workloads and facts; and its encoding."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ MOST_SUFFERING = 20
 Amounts = dict[str, float]
 
 
-class SeenTick(NamedTuple):
-    """What one tick hands over: references, nothing is copied.
+class LastTick(NamedTuple):
+    """References to the results of one tick; nothing is copied.
 
-    ``document`` is the status without limits and VMs, of which the latter are
-    ``instances``; ``refused`` says of each override that does not count why.
+    ``document`` is the status without limits and VMs; the VMs are
+    ``instances``.  ``refused`` has the reason of each override that does not
+    count.
     """
 
     sample: HostSample | None
@@ -45,9 +46,9 @@ class SeenTick(NamedTuple):
 
 
 class Waits(NamedTuple):
-    """What has not been reported: bytes, entries that were dropped for want
-    of room, seconds that the oldest entry has waited, and entries that were
-    set aside because the conductor did not take them."""
+    """The entries that are not reported: their bytes, the number dropped for
+    want of room, seconds that the oldest has waited, and the number set aside
+    because the conductor did not accept them."""
 
     bytes: int
     dropped: int
@@ -60,10 +61,10 @@ def workloads(sample: HostSample, instances: Iterable[Instance]
     """Return all workloads; the background last, if there are too many."""
     by_uuid = {instance.uuid: instance for instance in instances}
     listed = []
-    for workload, *_ in sorted(
-            sample.workloads,
-            key=lambda measured: (measured[0].priority is Priority.BACKGROUND,
-                                  measured[0].id)):
+    for workload in sorted(
+            (measured.workload for measured in sample.workloads),
+            key=lambda workload: (workload.priority is Priority.BACKGROUND,
+                                  workload.id)):
         instance = by_uuid.get(workload.instance)
         listed.append(report.Workload(
             id=fit.name(workload.id), priority=workload.priority.value,
@@ -88,10 +89,10 @@ def digest(workloads: Sequence[report.Workload]) -> str:
     return checksum.hexdigest()[:32]
 
 
-def facts(tick: SeenTick, rates: Rates | None, *, version: str,
+def facts(tick: LastTick, rates: Rates | None, *, version: str,
           idle_cores: float | None, waits: Waits,
           refused: Mapping[str, str]) -> report.Facts:
-    """Return how the host and its agent are now.
+    """Return the present facts about the host and its agent.
 
     :param rates: since the report before, ``None`` if not known
     :param idle_cores: CPU time that was not used, in that time
@@ -119,7 +120,7 @@ def facts(tick: SeenTick, rates: Rates | None, *, version: str,
         own_modes={fit.name(name): Mode(mode).value
                    for name, mode in document.get('own_modes', {}).items()},
         limited=document.get('limited'),
-        missing=[fit.sentence(what) for what in document.get(
+        missing=[fit.sentence(sentence) for sentence in document.get(
             'missing', ())[:report.MAX_MISSING]],
         capacity=_amounts(capacity.capacity(tick.sample)),
         headroom=_amounts(capacity.headroom(
@@ -144,15 +145,15 @@ def facts(tick: SeenTick, rates: Rates | None, *, version: str,
             for controller in document.get('controllers', {}).values()
             for name, age_s in list(controller.get('facts', {}).get(
                 'remembered', {}).items())[:MOST_SUFFERING]},
-        refused={fit.name(what): fit.sentence(why) for what, why in list(
+        refused={fit.name(order): fit.sentence(why) for order, why in list(
             all_refused.items())[:report.MAX_REFUSED]})
 
 
 def encoded(message: report.Report, their_digest: str) -> bytes:
-    """Return a report as it is sent.
+    """Return the JSON of a report.
 
-    If it would be too long its workloads wait for one without entries; where
-    they alone are too many, some are reported, under no digest.
+    If it is too long its workloads wait for a report without entries; where
+    they alone are too many, some are reported, without a digest.
 
     :param their_digest: of the workloads that the conductor has
     """

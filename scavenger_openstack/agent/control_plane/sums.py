@@ -2,9 +2,9 @@
 
 """Means of an application's signals, from which the conductor makes specs.
 
-One value per workload and report, the mean since the report before, is a
-sample; CPI2, section 3.1, has one of 10 s in each minute.  The sums can be
-merged over hosts and hours.
+The mean of one workload since the last report is one sample; in CPI2, section
+3.1, it is one of 10 s in each minute.  The sums can be merged over hosts and
+hours.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from scavenger_openstack.wire import report
 HOUR_S = 3600.0
 
 SumKey = tuple[specs.SpecKey, float]
-"""What the spec is of, and the begin of the hour."""
+"""The key of the spec, and the begin of the hour."""
 
 
 class Sums:
-    """What has not been handed out yet."""
+    """The sums since the last :meth:`drain`."""
 
     def __init__(self) -> None:
         self._sums: dict[SumKey, tuple[specs.Statistics, float, float]] = {}
 
     def add(self, workloads: Iterable[WorkloadRates], cpu_model: str,
             wall_s: float) -> None:
-        """Take one sample of each workload that is part of an application.
+        """Add one sample of each workload that is part of an application.
 
         :param wall_s: UNIX time of the sample
         """

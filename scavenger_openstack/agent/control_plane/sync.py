@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reports to the conductor what happened here, and follows its answers.
+"""Sends reports to the conductor, and follows its answers.
 
 A thread of its own calls every ``sync_s`` seconds; the tick only leaves
-references for it.  Without an answer everything goes on as before: what is to
-be reported stays on disk, the last directives hold.
+references for it.  Without an answer everything goes on as before: unreported
+entries stay on disk, the last directives hold.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ import random
 import threading
 import time
 from typing import Any
+from typing import NamedTuple
 
 from oslo_log import log
 
 from scavenger_openstack.agent import capacity
-from scavenger_openstack.agent.control_plane import directives as directives_
+from scavenger_openstack.agent.control_plane.directives import Directives
 from scavenger_openstack.agent.control_plane import head
 from scavenger_openstack.agent.control_plane import reports
 from scavenger_openstack.agent.control_plane import sums
 from scavenger_openstack.agent.events import steady_clock
-from scavenger_openstack.agent.events import store as store_
-from scavenger_openstack.decision import orders as orders_
-from scavenger_openstack.decision import rates as rates_
+from scavenger_openstack.agent.events.store import Store
+from scavenger_openstack.decision.orders import Orders
+from scavenger_openstack.decision import rates as decision_rates
 from scavenger_openstack.drivers import calls
 from scavenger_openstack import errors
 from scavenger_openstack.restore.records import now_s
@@ -46,37 +47,45 @@ from scavenger_openstack.wire import report
 LOG = log.getLogger(__name__)
 
 STATISTICS_S = 3600.0
-"""How often statistics become entries, as specs are made of them: so much is
-lost by a kill."""
+"""Time of the statistics in one entry, from which specs are made: a kill loses
+as much."""
 BACKLOG_CALLS = 10
-"""So many calls follow each other while more waits than one report takes."""
+"""Most calls in a row while more entries wait than one report takes."""
 MOST_WAIT = 4
-"""Times ``sync_s``: the longest wait after calls that failed.  After an outage
-of a minute no host is silent for ``[api] silent_s``."""
+"""The longest wait after calls that failed, in units of ``sync_s``.  After an
+outage of a minute no host is silent for ``[api] silent_s``."""
 SLOW_S = 15.0
 """A call that takes longer is a fault, though it has not failed yet: a broker
 that hangs may hold it for a minute."""
 MOST_SHOWN = 50
-"""So many parameters, and wishes that are not followed, are in the status."""
+"""Most parameters, and most refused orders, in the status."""
 MOST_WHY = 300
-"""So much of an error goes to the log: a broker may have sent it."""
+"""Most characters of an error that are logged: a broker may have sent it."""
 UNEXPECTED = 'unexpected failure, see the log'
 END_S = 3.0
-"""How long the end of the agent waits for the last call."""
+"""Time that the end of the agent waits for the last call."""
+
+
+class _Oldest(NamedTuple):
+    """The oldest entry that waits, and since when it is the oldest one."""
+
+    run_id: str
+    sequence: int
+    since_s: float
 
 
 class Sync:
     """The agent's side of ``sync``.
 
-    :param call: takes a report, returns an answer, both JSON; raises
-        WireError when it is refused, another ScavengerError when it may work
+    :param call: sends a report and returns the answer, both JSON; raises
+        WireError if it is refused, another ScavengerError if it may work
         later
-    :param store: has what is to be reported
+    :param store: has the entries for the reports
     :param clock: learns the conductor's time
     """
 
     def __init__(self, call: Callable[[bytes], bytes],
-                 store: store_.Store, directives: directives_.Directives, *,
+                 store: Store, directives: Directives, *,
                  host: str, boot_id: str, version: str, sync_s: float,
                  clock: steady_clock.SteadyClock | None = None) -> None:
         self._call = call
@@ -85,7 +94,7 @@ class Sync:
         self._host, self._boot_id = host, fit.id_(boot_id)
         self._version = version
         self._sync_s = sync_s
-        self._seen: reports.SeenTick | None = None
+        self._last_tick: reports.LastTick | None = None
         self._sums = sums.Sums()
         self._summed_s = now_s()
         self._sample: HostSample | None = None
@@ -96,8 +105,8 @@ class Sync:
             now_s(), time.time())
         self._head = head.Head()
         self._set_aside = 0
-        self._oldest = '', 0, now_s()
-        self._waits = 0, 0, 0.0
+        self._oldest = _Oldest('', 0, now_s())
+        self._waits = reports.Waits(0, 0, 0.0, 0)
         self._fault = ''
         self._answered_s = 0.0
         self._called_s: float | None = None
@@ -107,16 +116,18 @@ class Sync:
                                         daemon=True)
 
     @property
-    def orders(self) -> orders_.Orders:
-        """What operators ask for; :class:`.loop.Loop` asks each tick."""
+    def orders(self) -> Orders:
+        """Return the orders of operators, which :class:`.loop.Loop` reads in
+        each tick."""
         return self.directives.orders
 
-    def see(self, sample: HostSample | None, document: Mapping[str, Any],
-            instances: Sequence[Instance], refused: Mapping[str, str]
-            ) -> None:
-        """Take what the last tick saw, as in :class:`.reports.SeenTick`; from
-        the thread of the tick."""
-        self._seen = reports.SeenTick(sample, document, instances, refused)
+    def update(self, sample: HostSample | None, document: Mapping[str, Any],
+               instances: Sequence[Instance], refused: Mapping[str, str]
+               ) -> None:
+        """Take references to the last tick, see :class:`.reports.LastTick`;
+        called in the thread of the tick."""
+        self._last_tick = reports.LastTick(sample, document, instances,
+                                           refused)
         self.directives.ticked()
 
     def facts(self) -> dict[str, Any]:
@@ -132,20 +143,22 @@ class Sync:
                 'parameters': dict(itertools.islice(
                     self.orders.parameters.items(), MOST_SHOWN)),
                 'refused': dict(itertools.islice(itertools.chain(
-                    self.directives.refused.items(), self._seen.refused
-                    .items() if self._seen else ()), MOST_SHOWN)),
-                'spool_bytes': self._waits[0], 'dropped': self._waits[1],
-                'waiting_s': self._waits[2], 'set_aside': self._set_aside}
+                    self.directives.refused.items(), self._last_tick.refused
+                    .items() if self._last_tick else ()), MOST_SHOWN)),
+                'spool_bytes': self._waits.bytes,
+                'dropped': self._waits.dropped,
+                'waiting_s': self._waits.waiting_s,
+                'set_aside': self._set_aside}
 
     def start(self) -> None:
-        """Begin to report, unless it has; without a thread a later call
-        does."""
+        """Start the thread, unless it runs; where no thread can be had a
+        later call tries again."""
         if self._thread.ident is None:
             with contextlib.suppress(calls.NoThread):
                 calls.start(self._thread)
 
     def stop(self, failed: bool = False) -> None:
-        """Report the rest, if that is possible now; else it stays on disk.
+        """Report the rest, if the conductor answers; else it stays on disk.
 
         :param failed: the agent ends by itself
         """
@@ -155,7 +168,7 @@ class Sync:
             self._thread.join(END_S)
 
     def load(self) -> None:
-        """Follow the directives that were kept, before the first tick."""
+        """Follow the directives on disk, before the first tick."""
         self.directives.load(now_s(), time.time())
 
     def _run(self) -> None:
@@ -177,7 +190,8 @@ class Sync:
             self.directives.end()
 
     def turn(self) -> bool:
-        """Report what there is; return whether the conductor answered."""
+        """Report all entries that wait; return whether the conductor answered.
+        """
         try:
             self.directives.keep()
             for _ in range(BACKLOG_CALLS):
@@ -206,7 +220,7 @@ class Sync:
     def take(self) -> None:
         """Take the sample of the last tick, and store statistics that are
         due."""
-        tick, wall_s = self._seen, time.time()
+        tick, wall_s = self._last_tick, time.time()
         if tick is not None and tick.sample is not None:
             self._rate(tick.sample)
         now = now_s()
@@ -217,19 +231,24 @@ class Sync:
         self._measure(now, wall_s)
 
     def _measure(self, now: float, wall_s: float) -> None:
-        """Work out how much waits, and for how long the oldest entry has:
-        since it happened by the wall clock, and not less than since it has
-        been the oldest, whatever that clock was set to."""
+        """Measure how much waits, and how long the oldest entry has waited.
+
+        By the wall clock it waits since its time, and not less than since it
+        has been the oldest, whatever that clock was set to.
+        """
         run_id, entries = self.store.batch(1, 1)
         since_s = wall_s
         if entries:
-            since_s, oldest = entries[0].time_s, (run_id, entries[0].sequence)
-            if oldest != self._oldest[:2]:
-                self._oldest = *oldest, now
-        elif not self.store.waiting_bytes:      # else they are not readable
-            self._oldest = '', 0, now
-        self._waits = (self.store.waiting_bytes, self.store.dropped,
-                       max(now - self._oldest[2], wall_s - since_s))
+            since_s, sequence = entries[0].time_s, entries[0].sequence
+            if (run_id, sequence) != (self._oldest.run_id,
+                                      self._oldest.sequence):
+                self._oldest = _Oldest(run_id, sequence, now)
+        elif not self.store.waiting_bytes:      # else the disk has a fault
+            self._oldest = _Oldest('', 0, now)
+        self._waits = reports.Waits(
+            self.store.waiting_bytes, self.store.dropped,
+            max(now - self._oldest.since_s, wall_s - since_s),
+            self._set_aside)
 
     def _rate(self, sample: HostSample) -> None:
         """Take the sample of this report and compare it with the last one."""
@@ -242,7 +261,7 @@ class Sync:
         if before is None or sample.time_s - before.time_s > (
                 MOST_WAIT * self._sync_s + SLOW_S):
             return
-        rates = rates_.rates(before, sample)
+        rates = decision_rates.rates(before, sample)
         if not rates.complete:
             return
         self._rates = rates
@@ -292,9 +311,10 @@ class Sync:
 
     def _acknowledge(self, run_id: str, entries: list[report.AnyEntry],
                      sequence: int) -> bool:
-        """Forget what the conductor has; return whether more waits.
+        """Acknowledge the entries that the conductor has; return whether more
+        wait.
 
-        :param sequence: a conductor cannot have what it was not sent
+        :param sequence: of the last of them; it counts up to those sent
         """
         if not entries:
             return self._head.answered()
@@ -308,8 +328,8 @@ class Sync:
 
     def _leave_out(self, run_id: str, entry: report.AnyEntry, why: str
                    ) -> None:
-        """Set an entry aside that the conductor does not take: it is in the
-        log, and counted."""
+        """Set aside an entry that the conductor does not accept; it is logged
+        and counted."""
         LOG.warning('the conductor does not take entry %d of run %s, it is '
                     'left out: %s; please report this: %s', entry.sequence,
                     run_id, printable(why)[:MOST_WHY],
@@ -319,8 +339,8 @@ class Sync:
 
     def _report(self, run_id: str, entries: list[report.AnyEntry]
                 ) -> bytes:
-        """A report, with all workloads if the conductor has others."""
-        tick = self._seen or reports.SeenTick(None, {})
+        """Return a report, with all workloads if the conductor has others."""
+        tick = self._last_tick or reports.LastTick(None, {})
         workloads = (reports.workloads(tick.sample, tick.instances)
                      if tick.sample is not None else None)
         digest = reports.digest(workloads) if workloads is not None else ''
@@ -330,8 +350,7 @@ class Sync:
             sent_s=time.time(),
             facts=reports.facts(
                 tick, self._rates, version=self._version,
-                idle_cores=self._idle_cores, waits=reports.Waits(
-                    *self._waits, self._set_aside),
+                idle_cores=self._idle_cores, waits=self._waits,
                 refused=self.directives.refused),
             workloads_digest=digest,
             workloads=None if digest == self._their_digest else workloads,
@@ -340,14 +359,14 @@ class Sync:
 
 
 def make(call: Callable[[bytes], bytes], directory: pathlib.Path,
-         store: store_.Store, *, allow_background: bool = False,
+         store: Store, *, allow_background: bool = False,
          **options: Any) -> Sync:
     """Return the agent's side with its directives in that directory.
 
     :param allow_background: see :class:`.directives.Directives`
     :param options: see :class:`Sync`
     """
-    sync = Sync(call, store, directives_.Directives(
+    sync = Sync(call, store, Directives(
         directory, allow_background=allow_background), **options)
     sync.load()
     return sync

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which directives the agent follows for the first time, on disk: those that
-end it again and again are not followed any more.
+"""Tries of new directives, on disk: directives that end the agent several
+times are not followed any more.
 
 A try begins before directives are followed, and is over when the agent has
-gone on for some ticks, or was told to end.  What is left are tries in which it
-ended otherwise.
+run for some ticks, or was stopped.  The tries that are left are those in which
+it ended otherwise.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from scavenger_openstack.restore import files
 FILE = 'directives.tries'
 MOST_BYTES = 8192
 MOST = 3
-"""So often the agent may end with directives of one digest."""
+"""Most ends of the agent with directives of one digest."""
 MOST_OF_ALL = 6
-"""And with directives of any: a conductor may call the same by other names."""
+"""Most ends with directives of any digest: a conductor may give the same ones
+other digests."""
 RETRY_S = 3600.0
-"""When the agent has gone on for so long, they are tried all the same: its
-ends may have had another cause."""
+"""When the agent has run for so long, they are tried again: its ends may have
+had another cause."""
 KEPT = 8
 
 
 class Tries:
-    """How often each digest was tried without success.
+    """The number of unfinished tries of each digest.
 
     :param directory: of the file; made by others
     """
@@ -45,7 +46,8 @@ class Tries:
         self._counts: dict[str, int] = {}
 
     def load(self) -> None:
-        """Read what earlier runs left; nothing where that is no counts."""
+        """Read the counts of earlier runs; none from a file that is damaged.
+        """
         self._counts = {}
         try:
             counts = json.loads(status.read_file(self._path, MOST_BYTES))
@@ -56,23 +58,23 @@ class Tries:
             pass
 
     def spent(self, digest: str, ran_s: float) -> bool:
-        """Whether directives are not to be tried any more.
+        """Return whether directives are not to be tried any more.
 
-        :param ran_s: for how long this run of the agent has gone on
+        :param ran_s: how long this agent has been running
         """
         return ran_s < RETRY_S and (
             self._counts.get(digest, 0) >= MOST
             or sum(self._counts.values()) >= MOST_OF_ALL)
 
     def begin(self, digest: str) -> None:
-        """A try begins."""
+        """Count the begin of a try."""
         count = self._counts.pop(digest, 0) + 1
         self._counts = dict([*self._counts.items(),
                              (digest, count)][-KEPT:])
         self._write()
 
     def end(self, digest: str) -> None:
-        """A try has succeeded, or the agent was told to end."""
+        """Forget a try that succeeded, or in which the agent was stopped."""
         if self._counts.pop(digest, None) is not None:
             self._write()
 
@@ -98,6 +100,6 @@ def replace(path: pathlib.Path, data: bytes) -> None:
                   draft=str(path.with_name(path.name + '.new')))
     fd = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(fd)        # or a power cut brings the old one back
+        os.fsync(fd)        # else a power cut may restore the old one
     finally:
         os.close(fd)

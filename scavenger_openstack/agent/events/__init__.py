@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What happened on this host: logged, kept on disk, and reported."""
+"""The events of this host: logged, stored and reported."""

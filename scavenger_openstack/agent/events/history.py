@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The history of this host, read again: "why was it limited at 03:00?"
+"""The reader of this host's history, such as why a VM was limited at 03:00.
 
-It is there after a restart and a reboot, and while no agent runs.
+The history outlives restarts and reboots, and is readable while no agent runs.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from scavenger_openstack.wire import codec
 class Reader:
     """Reads a directory of :class:`.store.Store`, oldest event first.
 
-    ``names`` are those that the lines so far had.  After all is read
-    ``unreadable`` says how many lines were not.
+    ``names`` are those of the lines so far.  ``unreadable`` is the number of
+    lines that could not be read.
     """
 
     def __init__(self, directory: pathlib.Path) -> None:
@@ -35,8 +35,8 @@ class Reader:
     def events(self, since_s: float = 0.0) -> Iterator[Event]:
         """Generate the events from ``since_s``, a UNIX time, on.
 
-        :raises ScavengerError: there is no history, or it is not to be
-            trusted.
+        :raises ScavengerError: there is no history, or others may have
+            written it.
         """
         try:
             for segment in segments.segments(self._path, 'events'):
@@ -59,9 +59,9 @@ class Reader:
             return
         with file:
             for data, _ in segments.lines(file):
+                parsed = segments.parse(data)
                 try:
-                    line = segments.decode((segments.parse(data) or (0, b''))[
-                        1])
+                    line = segments.decode(parsed.data if parsed else b'')
                 except errors.WireError:
                     self.unreadable += 1
                     continue
@@ -79,10 +79,10 @@ def as_json(event: Event, vm_names: names.Names) -> str:
 
 
 def since(text: str, now_s: float) -> float:
-    """The wall time that ``--since`` means: a duration such as ``2h`` or
-    ``1h30m``, or a date and time as in ISO 8601, in UTC unless it has an
-    offset.
+    """Return the UNIX time of ``--since``.
 
+    :param text: a duration such as ``2h`` or ``1h30m``, or a date and time as
+        in ISO 8601, in UTC unless it has an offset
     :raises ConfigError: it is neither.
     """
     seconds = command_line.duration_s(text)

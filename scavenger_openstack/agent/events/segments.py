@@ -2,15 +2,16 @@
 
 """Lines of JSON in segments of bounded size, each file of one run.
 
-A line is a checksum, the sequence number of an entry, and its JSON.  A
-segment is only appended to, by the run that began it, so that a line which a
-kill cut off is the last of its file.
+A line is a checksum, the sequence number of an entry, and its JSON.  Only the
+run that began a segment appends to it, so that a line which a kill cut off is
+the last of its file.
 """
 
 from __future__ import annotations
 
 import collections
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Iterator
 import contextlib
 import errno
@@ -22,24 +23,27 @@ from typing import NamedTuple
 import zlib
 
 from scavenger_openstack.agent import private_files
+from scavenger_openstack import errors
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import report
 
 MOST_LINE = 1 << 20
-"""A longer line, in bytes, is none of ours and must not fill the memory."""
+"""Most bytes of a line; a longer one is damaged and must not fill the memory.
+"""
 
 MOST_WAITING = 10_000
 MOST_WAITING_BYTES = 4 << 20
-"""Lines that wait in memory for a disk that takes none, and their bytes."""
+"""Most lines that wait in memory while the disk has a fault, and most bytes of
+them."""
 KEPT = 0.9
-"""The share of that which is left when room has been made."""
+"""The share of these limits that is left after the oldest are dropped."""
 
 BLOCK = 4096
-"""What a small file takes on the disk."""
+"""Bytes that a small file takes on the disk."""
 SEGMENTS = 8
-"""Into so many files what is kept is divided."""
+"""Number of files of one kind."""
 SMALL = 1 << 20
-"""What is divided where nothing is kept for longer than needed."""
+"""Bytes of all files of a kind of which no history is kept."""
 
 _NAME = re.compile(r'(\d{10})-([0-9a-f]{32})-(\d{16})\.(events|reports)')
 
@@ -59,6 +63,11 @@ class Segment(NamedTuple):
     run_id: str
     first: int
     path: pathlib.Path
+
+
+def is_name(name: str) -> bool:
+    """Return whether a file is a segment, or one that was moved aside."""
+    return _NAME.match(name) is not None
 
 
 def segments(directory: pathlib.Path, kind: str) -> list[Segment]:
@@ -82,33 +91,63 @@ def encode(sequence: int, data: bytes) -> bytes:
     return b'%08x %s\n' % (zlib.crc32(text), text)
 
 
-def parse(line: bytes) -> tuple[int, bytes] | None:
-    """Return the sequence and the JSON of a line, ``None`` of a damaged one.
-    """
+class Parsed(NamedTuple):
+    """The sequence of a line and its JSON."""
+
+    sequence: int
+    data: bytes
+
+
+def parse(line: bytes) -> Parsed | None:
+    """Return the parts of a line, ``None`` of a damaged one."""
     text = line[9:-1]
     if line[:9] != b'%08x ' % zlib.crc32(text) or line[-1:] != b'\n':
         return None
     sequence, _, data = text.partition(b' ')
-    return (int(sequence), data) if sequence.isdigit() else None
+    return Parsed(int(sequence), data) if sequence.isdigit() else None
 
 
 def decode(data: bytes) -> Line:
-    """Return what :func:`encode` was given.
+    """Return the :class:`Line` of JSON.
 
     :raises WireError: it is of another version.
     """
     return codec.decode(data, Line, MOST_LINE)
 
 
+def entry(line: Parsed) -> report.AnyEntry | None:
+    """Return the entry of a line, ``None`` if it is of another version."""
+    try:
+        entry = decode(line.data).entry
+    except errors.WireError:
+        return None
+    return entry if entry.sequence == line.sequence else None
+
+
 def lines(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
-    """Generate the lines of a file from where it is, each with the offset of
-    its end; of one that is too long only its first part."""
+    """Generate the rest of the lines of a file, each with the offset of its
+    end; of a line that is too long only its first part."""
     begins, end = True, file.tell()
     while line := file.readline(MOST_LINE):
         end += len(line)
         if begins:
             yield line, end
         begins = line.endswith(b'\n')
+
+
+def first_entries(lines: Iterable[tuple[int, bytes, report.AnyEntry]],
+                  last: float, most: int, most_bytes: int
+                  ) -> list[report.AnyEntry]:
+    """Return the first entries, up to a sequence; of one with and without
+    measurements that with them, which comes later."""
+    entries: dict[int, report.AnyEntry] = {}
+    for sequence, data, entry in lines:
+        most_bytes -= len(data)
+        if sequence > last or sequence not in entries and entries and (
+                len(entries) == most or most_bytes < 0):
+            break
+        entries[sequence] = entry
+    return list(entries.values())
 
 
 class Series:
@@ -121,7 +160,7 @@ class Series:
                  ) -> None:
         self.segments: list[Segment] = []
         self.waiting = collections.deque[tuple[int, bytes]]()
-        """Lines that the disk has not taken, with their sequence."""
+        """Lines that are not written yet, with their sequence."""
         self.waiting_bytes = 0
         self.most_bytes = most_bytes
         self.segment_bytes = max(BLOCK, (most_bytes or SMALL) // SEGMENTS)
@@ -132,8 +171,8 @@ class Series:
         self._size = 0
 
     def load(self, warn: Callable[[str], None]) -> None:
-        """List what earlier runs left; what others may have written is moved
-        aside.
+        """List the segments of earlier runs; files that others may have
+        written are moved aside.
 
         :raises OSError: the directory cannot be read.
         """
@@ -147,32 +186,32 @@ class Series:
             self._sizes[segment.path] = segment.path.stat().st_size
 
     def put(self, sequence: int, data: bytes) -> None:
-        """Have a line wait for :meth:`write`."""
+        """Queue a line for :meth:`write`."""
         line = encode(sequence, data)
         self.waiting.append((sequence, line))
         self.waiting_bytes += len(line)
 
     def write(self, run: int, run_id: str) -> bool:
-        """Append what waits to the segment of a run; return whether another
-        segment was begun.
+        """Append the queued lines to the segment of a run; return whether
+        another segment was begun.
 
-        :raises OSError: some of it could not be written, and still waits.
+        :raises OSError: some lines could not be written, and still wait.
         """
         begun = False
         while self.waiting:
+            first, line = self.waiting[0]
             if self._fd < 0 or self._size and (
-                    self._size + len(self.waiting[0][1])
-                    > self.segment_bytes):
-                self._begin(run, run_id)
+                    self._size + len(line) > self.segment_bytes):
+                self._begin(run, run_id, first)
                 begun = True
-            size, some = self._size, []
+            size, written = self._size, []
             for _, line in self.waiting:
                 if size and size + len(line) > self.segment_bytes:
                     break
-                some.append(line)
+                written.append(line)
                 size += len(line)
             try:
-                if os.write(self._fd, b''.join(some)) < size - self._size:
+                if os.write(self._fd, b''.join(written)) < size - self._size:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             except OSError:
                 with contextlib.suppress(OSError):  # no half line
@@ -180,13 +219,12 @@ class Series:
                 raise
             self.waiting_bytes -= size - self._size
             self._size = self._sizes[self.segments[-1].path] = size
-            for _ in some:
+            for _ in written:
                 self.waiting.popleft()
         return begun
 
-    def _begin(self, run: int, run_id: str) -> None:
+    def _begin(self, run: int, run_id: str, first: int) -> None:
         self.close()
-        first = self.waiting[0][0]
         path = self._directory / f'{run:010}-{run_id}-{first:016}.{self._kind}'
         with contextlib.suppress(FileNotFoundError):
             path.unlink()       # left empty by a disk that is full
@@ -197,8 +235,7 @@ class Series:
                          Segment(run, run_id, first, path)]
 
     def drop(self) -> list[bytes]:
-        """Forget the oldest lines that wait if there are too many; return
-        them."""
+        """Drop the oldest queued lines if there are too many; return them."""
         if len(self.waiting) <= MOST_WAITING and (
                 self.waiting_bytes <= MOST_WAITING_BYTES):
             return []
@@ -206,8 +243,9 @@ class Series:
         while self.waiting and (
                 len(self.waiting) > KEPT * MOST_WAITING
                 or self.waiting_bytes > KEPT * MOST_WAITING_BYTES):
-            dropped.append(self.waiting.popleft()[1])
-            self.waiting_bytes -= len(dropped[-1])
+            _, line = self.waiting.popleft()
+            dropped.append(line)
+            self.waiting_bytes -= len(line)
         return dropped
 
     def size(self, segment: Segment) -> int:
@@ -215,27 +253,31 @@ class Series:
         return self._sizes[segment.path]
 
     def is_full(self) -> bool:
-        """Whether another segment has no room besides those that are kept."""
+        """Return whether there is no room for another segment."""
         return self.segment_bytes + sum(
             max(BLOCK, size) for size in self._sizes.values()
             ) > self.most_bytes
 
+    @property
+    def is_removed(self) -> bool:
+        """Whether another program has removed the file that is open."""
+        return self._fd >= 0 and not os.fstat(self._fd).st_nlink
+
     def is_open(self, segment: Segment) -> bool:
-        """Whether this run appends to a segment."""
+        """Return whether this run appends to a segment."""
         return self._fd >= 0 and segment is self.segments[-1]
 
     def remove(self, segment: Segment) -> None:
         """Remove a segment.
 
-        :raises OSError: it cannot be.
+        :raises OSError: it cannot be removed.
         """
         segment.path.unlink(missing_ok=True)
-        self.segments = [other for other in self.segments
-                         if other is not segment]
+        self.segments = [kept for kept in self.segments if kept is not segment]
         del self._sizes[segment.path]
 
     def close(self) -> None:
-        """Append to another segment from now on."""
+        """Close the open segment; the next lines begin another one."""
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = -1

@@ -14,10 +14,10 @@ import time
 from scavenger_openstack.restore.records import now_s
 
 SLACK_S = 60.0
-"""So far two clocks may be apart."""
+"""Difference of two clocks that is no fault."""
 STEP_S = 1.0
-"""A smaller difference is none: it is that of calling two clocks, or of a
-leap second."""
+"""Smallest difference that counts: a smaller one comes from reading two
+clocks, or is a leap second."""
 
 
 class SteadyClock:
@@ -34,8 +34,8 @@ class SteadyClock:
         """Follow the conductor's time.
 
         :param time_s: UNIX time, 0 where the answer has none
-        :param began_s: CLOCK_BOOTTIME when it was asked
-        :param ended_s: and when the answer was there
+        :param began_s: CLOCK_BOOTTIME of the request
+        :param ended_s: CLOCK_BOOTTIME of the answer
         """
         least_s, most_s = time_s - ended_s, time_s - began_s
         if time_s and not (least_s - SLACK_S <= self._offset_s

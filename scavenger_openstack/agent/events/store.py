@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The events of this host on disk: its history, and what has to be reported.
+"""The events of this host on disk: its history, and the entries of reports.
 
-Segments of two kinds.  ``events`` are the history.  ``reports`` are what only
-the control plane wants: statistics, an incident with its measurements (under
-the number of its event, which has none), and that an incident goes on.  What
-the conductor has not acknowledged is what follows a position, in a file of
-its own.  Whatever goes wrong with the files, the agent goes on.
+There are segments of two kinds.  ``events`` are the history.  ``reports`` are
+only for the control plane: statistics, an incident with its measurements
+(under the number of its event, which has none), and that an incident goes on.
+The entries after a position, in a file of its own, are not acknowledged by the
+conductor yet.  The agent goes on in spite of any fault of the files.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 import contextlib
+import errno
 import heapq
 import itertools
 import math
@@ -25,7 +26,7 @@ import uuid
 
 from oslo_log import log
 
-from scavenger_openstack.agent.events import segments as segments_
+from scavenger_openstack.agent.events import segments
 from scavenger_openstack.agent.events.segments import Segment
 from scavenger_openstack.agent.events.segments import Series
 from scavenger_openstack.agent import names
@@ -33,7 +34,6 @@ from scavenger_openstack.agent import private_files
 from scavenger_openstack.agent import status
 from scavenger_openstack import errors
 from scavenger_openstack.events import Event
-from scavenger_openstack.restore import files
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import report
 
@@ -41,6 +41,9 @@ LOG = log.getLogger(__name__)
 
 POSITION = 'acknowledged'
 """The file with the last entry that the conductor has."""
+
+PASSING = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))
+"""Faults that are not those of a file."""
 
 _STATISTICS = b'{"entry":{"type":"statistics"'
 
@@ -53,13 +56,13 @@ class Position(report.Wire, frozen=True):
 
 
 class Store:
-    """What one run of an agent keeps; its entries have the numbers 1, 2, ...
+    """The entries of one run of an agent, with the numbers 1, 2, ...
 
     :param directory: made if it is missing; only its owner may use it
-    :param history_bytes: most that events take; those that wait for the
-        conductor are kept also beyond this
-    :param reports_bytes: most that statistics and measurements take while
-        they wait; the oldest go.  ``None``: there is no control plane
+    :param history_bytes: most bytes of events; those that wait for the
+        conductor stay also beyond this
+    :param reports_bytes: most bytes of statistics and measurements while
+        they wait; the oldest are dropped.  ``None``: there is no control plane
     :param vm_names: the names of VMs, which are kept with their UUIDs
     """
 
@@ -72,7 +75,7 @@ class Store:
         self.dropped = 0
         """Events and statistics that there was no room for."""
         self.fault = ''
-        """Why nothing is written at present, '' while it is."""
+        """The reason why nothing can be written at present, '' for none."""
         self._reports_to = reports_bytes is not None
         self._events = Series(directory, 'events', history_bytes)
         self._reports = Series(directory, 'reports', reports_bytes or 0)
@@ -99,7 +102,7 @@ class Store:
                 self._write()
 
     def add_reports(self, entries: Iterable[Event]) -> None:
-        """Append what is reported and no part of the history."""
+        """Append entries for reports that are not part of the history."""
         if self._reports_to:
             with self._lock:
                 for event in entries:
@@ -107,14 +110,13 @@ class Store:
                 self._write()
 
     def _put(self, event: Event, series: Series) -> None:
-        """Number an entry and have its line wait; one that is too long for a
-        conductor, or has no JSON, is logged and left out."""
+        """Number an entry and have its line wait; one that no conductor
+        takes is logged and left out."""
         number = self._sequence + 1
         entry = codec.replace(event, sequence=number)
         try:
-            data = codec.encode(entry)
-            if len(data) > report.MAX_ENTRY_BYTES:
-                raise errors.WireError(f'{len(data)} bytes')
+            data = codec.checked(entry, report.AnyEntry,
+                                 report.MAX_ENTRY_BYTES)
         except errors.WireError as exc:
             self._warn(f'an event is left out: {exc}; please report this')
             return
@@ -131,8 +133,12 @@ class Store:
             data, b',"names":%s' % codec.encode(by_uuid) if by_uuid else b''))
 
     def _write(self) -> None:
-        """Write what waits; a fault of the disk is logged once."""
+        """Write the queued lines; a fault of the disk is logged once."""
         try:
+            if any(series.is_removed for series in self._series):
+                self._warn(f'{self.path}: files were removed by another '
+                           'program; what they held is not reported')
+                self._is_open = False
             has_begun = not self._is_open
             if has_begun:
                 self._open()
@@ -174,11 +180,13 @@ class Store:
             self._lost += count
 
     def _open(self) -> None:
-        """Find what earlier runs left, and begin a run.
+        """List the files of earlier runs, and begin a run.
 
         :raises OSError: the directory cannot be made or used.
         """
-        private_files.make_directory(self.path, self._warn)
+        private_files.make_directory(
+            self.path, self._warn, lambda name: (
+                segments.is_name(name) or name.startswith(POSITION)))
         for series in self._series:
             series.load(self._warn)
         if not self._run:
@@ -187,11 +195,13 @@ class Store:
             self._load_position(last)
             self._run = max(last, self._position.run
                             if self._position else 0) + 1
+        elif self._position:        # the directory may be another by now
+            with contextlib.suppress(OSError):
+                self._save_position(sync=False)
         self._is_open = True
 
     def _load_position(self, last: int) -> None:
-        """Read how far earlier runs have been reported.  Before there was a
-        control plane nothing was to be.
+        """Read the position; without a file all runs count as reported.
 
         :param last: the number of the last run
         """
@@ -200,24 +210,25 @@ class Store:
             path.unlink(missing_ok=True)
             return
         try:
+            if why := private_files.why_not(path):
+                raise errors.ScavengerError(why)
             self._position = codec.decode(
                 status.read_file(path, 1024), Position, 1023)
         except FileNotFoundError:
             self._position = Position(run=last, sequence=2 ** 53)
             self._save_position(sync=False)
-        except errors.ScavengerError as exc:
+        except (errors.ScavengerError, PermissionError) as exc:
             private_files.move_aside(path, f'{exc}; entries that were '
                                      'reported are reported again',
                                      self._warn)
             self._position = Position(run=0, sequence=0)
 
     def _save_position(self, *, sync: bool) -> None:
-        path = self.path / POSITION
-        files.replace(path, codec.encode(self._position),
-                      draft=f'{path}.new', sync=sync)
+        private_files.replace(self.path / POSITION,
+                              codec.encode(self._position), sync=sync)
 
     def _reported(self, run: int) -> float:
-        """Return up to which sequence a run has been reported."""
+        """Return the sequence up to which a run has been reported."""
         position = self._position
         sequence = (math.inf if not self._reports_to else
                     0 if position is None or position.run < run else
@@ -225,9 +236,9 @@ class Store:
         return max(sequence, self._done) if run == self._run else sequence
 
     def _waits(self, series: Series) -> Iterator[Segment]:
-        """Generate the segments of which some may not have been reported."""
-        segments = series.segments      # another thread makes another list
-        for segment, after in itertools.zip_longest(segments, segments[1:]):
+        """Generate the segments with entries that may not be reported."""
+        files_now = series.segments     # another thread makes another list
+        for segment, after in itertools.zip_longest(files_now, files_now[1:]):
             reported = self._reported(segment.run)
             is_reported = reported == math.inf or (
                 after is not None and after.run == segment.run
@@ -236,15 +247,16 @@ class Store:
                 yield segment
 
     def _prune(self) -> None:
-        """Remove the oldest segments that there is no room for; of events
-        only what is reported."""
+        """Remove the oldest segments for which there is no room; of events
+        only those that are reported."""
         waits = set(self._waits(self._reports))
         for segment in self._reports.segments:
             if not self._reports.is_open(segment) and (
                     segment not in waits or self._reports.is_full()):
                 if segment in waits:
-                    self._drop((line for line, _ in self._read(segment)),
-                               self._reports)
+                    self._drop((line for line, _ in self._read(
+                        segment, self._offsets.get(segment.path, 0))),
+                        self._reports)
                 self._remove(self._reports, segment)
         waits = set(self._waits(self._events))
         for segment in self._events.segments:
@@ -259,7 +271,7 @@ class Store:
 
     @property
     def waiting_bytes(self) -> int:
-        """What all takes that waits for the conductor, also in memory."""
+        """Return the bytes of all waiting entries, also of those in memory."""
         with self._lock:
             reported = self._reported(self._run)
             return sum(
@@ -270,50 +282,55 @@ class Store:
                     if sequence > reported)
 
     def batch(self, most: int, most_bytes: int) -> tuple[str, list[Event]]:
-        """Return the oldest entries that wait, of the oldest run, and the
-        run's id.
+        """Return the id of the oldest run with entries that wait, and the
+        oldest of these.
 
-        :param most: so many at most, of ``most_bytes`` in all, but at least
-            one if there is any
+        :param most: most entries, of ``most_bytes`` in all; but at least
+            one if any waits
         """
         with self._lock:
             self._write()
             waits = [list(self._waits(series)) for series in self._series]
             waiting = [list(series.waiting) for series in self._series]
-            # What the tick adds from now on may be read of one kind only.
+            # Entries added meanwhile may be read of one kind only.
             last = self._sequence
-        runs = {segment[:2] for some in waits for segment in some}
+        runs = {(segment.run, segment.run_id)
+                for of_series in waits for segment in of_series}
         for run, run_id in sorted(runs | {(self._run, self.run_id)}):
             is_ours = run == self._run
             lines = heapq.merge(*(
-                self._lines([segment for segment in some
-                             if segment.run == run], more if is_ours else [])
-                for some, more in zip(waits, waiting, strict=True)),
+                self._lines([segment for segment in of_series
+                             if segment.run == run],
+                            in_memory if is_ours else [])
+                for of_series, in_memory in zip(waits, waiting, strict=True)),
                 key=operator.itemgetter(0))
-            entries = _first(lines, last if is_ours else math.inf, most,
-                             most_bytes)
+            try:
+                entries = segments.first_entries(
+                    lines, last if is_ours else math.inf, most, most_bytes)
+            except OSError:     # later: its first entries may be missing
+                break
             if entries:
                 return run_id, entries
         return self.run_id, []
 
-    def _lines(self, segments: Iterable[Segment],
+    def _lines(self, of_run: Iterable[Segment],
                waiting: Iterable[tuple[int, bytes]]
                ) -> Iterator[tuple[int, bytes, Event]]:
         """Generate the lines of one run and kind that are not reported: the
         sequence, the JSON and the entry of each."""
         last = self._reported(self._run)
-        for segment in segments:
+        for segment in of_run:
             reported = self._reported(segment.run)
             last = max(last if segment.run == self._run else 0, reported)
             for line, end in self._read(
                     segment, self._offsets.get(segment.path, 0)):
-                parsed = segments_.parse(line)
-                if parsed and parsed[0] <= last:
-                    if parsed[0] <= reported:
+                parsed = segments.parse(line)
+                if parsed and parsed.sequence <= last:
+                    if parsed.sequence <= reported:
                         self._offsets[segment.path] = end
-                elif parsed and (entry := _entry(*parsed)):
-                    last = parsed[0]
-                    yield last, parsed[1], entry
+                elif parsed and (entry := segments.entry(parsed)):
+                    last = parsed.sequence
+                    yield last, parsed.data, entry
                 elif line.endswith(b'\n') and (
                         segment.path, end) not in self._damaged:
                     self._damaged.add((segment.path, end))
@@ -321,24 +338,28 @@ class Store:
                                f'{end - len(line)} is damaged and not '
                                'reported')
         for sequence, line in waiting:
-            parsed = segments_.parse(line)
-            if sequence > last and parsed and (entry := _entry(*parsed)):
+            parsed = segments.parse(line)
+            if sequence > last and parsed and (
+                    entry := segments.entry(parsed)):
                 yield sequence, line, entry
 
     def _read(self, segment: Segment, offset: int = 0
               ) -> Iterator[tuple[bytes, int]]:
+        """:raises OSError: it may be readable later."""
         try:
             with status.open_file(segment.path) as file:
                 file.seek(offset)
-                yield from segments_.lines(file)
+                yield from segments.lines(file)
         except (OSError, errors.ScavengerError) as exc:
+            if isinstance(exc, OSError) and exc.errno in PASSING:
+                raise
             if (segment.path, 0) not in self._damaged:
                 self._damaged.add((segment.path, 0))
                 self._warn(f'{segment.path}: not readable, so not reported: '
                            f'{exc}')
 
     def acknowledged(self, run_id: str, sequence: int) -> None:
-        """Note that the conductor has the entries of a run up to that one."""
+        """Note that the conductor has the entries of a run up to this one."""
         with self._lock:
             run = self._run
             if run_id == self.run_id:
@@ -352,7 +373,7 @@ class Store:
                     position.run, position.sequence) or self._has_before(run):
                 return
             self._position = Position(run=run, sequence=sequence)
-        # Else it is reported again, and the conductor notices.
+        # If that fails they are reported again, which the conductor detects.
         with contextlib.suppress(OSError):
             self._save_position(sync=True)
         with self._lock, contextlib.suppress(OSError):
@@ -362,39 +383,19 @@ class Store:
     def _has_before(self, run: int) -> bool:
         """Whether something of an earlier run is to be reported; notes how
         far each segment has been."""
-        before = [next(self._lines([segment], ()), None)
-                  for series in self._series
-                  for segment in self._waits(series) if segment.run < run]
+        try:
+            before = [next(self._lines([segment], ()), None)
+                      for series in self._series
+                      for segment in self._waits(series) if segment.run < run]
+        except OSError:
+            return True
         return any(before)
 
     def close(self) -> None:
-        """Write what waits, as far as possible."""
+        """Write the queued lines, as far as possible."""
         with self._lock:
             if any(series.waiting for series in self._series):
                 self._write()
             for series in self._series:
                 series.close()
             self._is_open = False
-
-
-def _first(lines: Iterable[tuple[int, bytes, Event]], last: float, most: int,
-           most_bytes: int) -> list[Event]:
-    """Return the first entries, up to a sequence; of one with and without
-    measurements that with them, which comes later."""
-    entries: dict[int, Event] = {}
-    for sequence, data, entry in lines:
-        most_bytes -= len(data)
-        if sequence > last or sequence not in entries and entries and (
-                len(entries) == most or most_bytes < 0):
-            break
-        entries[sequence] = entry
-    return list(entries.values())
-
-
-def _entry(sequence: int, data: bytes) -> Event | None:
-    """Return the entry of a line, ``None`` if it is of another version."""
-    try:
-        entry = segments_.decode(data).entry
-    except errors.WireError:
-        return None
-    return entry if entry.sequence == sequence else None

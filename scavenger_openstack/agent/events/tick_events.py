@@ -14,17 +14,18 @@ import time
 
 from oslo_log import log
 
-from scavenger_openstack.agent.apply import actuator as actuator_
+from scavenger_openstack.agent.apply.actuator import Actuator
 from scavenger_openstack.agent import base
 from scavenger_openstack.agent.events import sentences
-from scavenger_openstack.agent import loop as loop_
+from scavenger_openstack.agent.loop import Tick
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.algorithms.scavenger import leftover
 from scavenger_openstack.decision.changes import knob_of
 from scavenger_openstack.decision import removal
 from scavenger_openstack.drivers.base import MADE_AGAIN
-from scavenger_openstack import events as events_
 from scavenger_openstack.events import Event
+from scavenger_openstack.events import Evidence
+from scavenger_openstack.events import Tracker
 from scavenger_openstack.types import Action
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import HostSample
@@ -39,39 +40,39 @@ LOG = log.getLogger(__name__)
 
 LOG_LINES = 100
 LOG_WINDOW_S = 60.0
-"""So many lines go to the log in so many seconds; the history has the rest.
+"""Most lines that are logged within :data:`LOG_WINDOW_S`; the history has all.
 """
 
 RUNNING = 'running'
 """The state of an agent that may set limits."""
 STOPPED = 'stopped: '
-"""How the state begins of an agent that an operator has stopped."""
+"""The begin of the state of an agent that an operator has stopped."""
 LOST = 'the watcher could not restore it any more'
 NOT_THERE = 'it is no longer there'
 WAIT_S = 3.0
-"""So long libvirt may take to say why a VM ended: it waits until QEMU has, and
-looks for that a few times a second."""
+"""Time that libvirt may take until it knows why a VM ended: it waits until
+QEMU has, and checks that a few times a second."""
 
 
 class TickEvents:
-    """Records what happened in each tick.
+    """Records the events of each tick.
 
     :param ended: why the last run of that VM ended, ``None`` while that is not
         known; '' of other workloads
-    :param add: takes events
-    :param add_lasting: takes entries that only the control plane wants, of
-        incidents that go on
+    :param add: stores events
+    :param add_lasting: stores entries of incidents that go on, for the
+        control plane only
     :param evidence: see :meth:`.events.Tracker.incidents`
-    :param wall_s: returns the UNIX time of what happens now
+    :param wall_s: returns the present UNIX time
     """
 
-    def __init__(self, leases: base.Leases, actuator: actuator_.Actuator,
+    def __init__(self, leases: base.Leases, actuator: Actuator,
                  isolation: base.Isolation,
                  ended: Callable[[str], str | None],
                  add: Callable[[Sequence[Event]], None],
                  add_lasting: Callable[[Sequence[Event]], None]
                  = lambda events: None,
-                 evidence: Callable[[str, Incident], events_.Evidence]
+                 evidence: Callable[[str, Incident], Evidence]
                  = lambda controller, incident: (),
                  wall_s: Callable[[], float] = time.time) -> None:
         self._add = add
@@ -85,7 +86,7 @@ class TickEvents:
         self._tracker = new_tracker()
         self._gone: dict[KnobKey, str] = {}
         self._held: set[KnobKey] = set()
-        self._went: dict[KnobKey, float] = {}
+        self._ended_s: dict[KnobKey, float] = {}
         self._lost: Collection[KnobKey] = ()
         self._state = ''
         self._window_s = 0.0
@@ -119,11 +120,11 @@ class TickEvents:
         self.add([agent_event(self._wall_s(), 'started', modes,
                               os.getpid())])
 
-    def tick(self, tick: loop_.Tick, state: str, cpu_set: str | None,
+    def tick(self, tick: Tick, state: str, cpu_set: str | None,
              kills: Iterable[tuple[float, Action, int]]) -> None:
-        """Record what is different since the last one.
+        """Record the changes since the last tick.
 
-        :param cpu_set: what the fast loop has set
+        :param cpu_set: the CPU set of the fast loop
         :param kills: of the last ticks, with the time of each
         """
         wall_s = self._wall_s()
@@ -137,14 +138,14 @@ class TickEvents:
             self._state = state
         in_force = self.in_force = limits_in(
             self._actuator.in_force,
-            [key for key in held if key[1] is Knob.CPU_SET
-             and self._isolation.owns(key)],
+            [(group, knob) for group, knob in held if knob is Knob.CPU_SET
+             and self._isolation.owns((group, knob))],
             perfiso.Controller.name, cpu_set)
         # A recording that is played has a clock of its own.
         now = tick.time_s if tick.sample is None else tick.sample.time_s
         events += of_tick(
             self._tracker, now, wall_s,
-            # Not known is not over.
+            # Without a sample it is not known whether an incident is over.
             None if tick.sample is None else tick.incidents, in_force,
             {key: state.original.value for key, state in held.items()},
             lambda cap: self._why(cap, state, tick),
@@ -159,44 +160,48 @@ class TickEvents:
             self._add_lasting(lasting)
         self._lost = tick.lost
 
-    def _why(self, cap: Cap, state: str, tick: loop_.Tick) -> str:
-        """Return why there is no limit any more."""
-        key = cap[:2]
+    def _why(self, cap: Cap, state: str, tick: Tick) -> str:
+        """Return why a limit is not in force any more."""
+        key = cap.key
         if state != RUNNING or tick.sample is None:
             return state
         if key in self._gone:
             gone = self._gone[key]
-            # Of a VM it is known why its files are others.
+            # Of a VM it is known why its cgroups were made again.
             return (gone if gone != MADE_AGAIN
-                    else self._ended(key[0]) or gone)
-        if key not in self._went and key[0] in _workloads(tick.sample):
+                    else self._ended(cap.workload) or gone)
+        if (key not in self._ended_s
+                and cap.workload in _workloads(tick.sample)):
             if key in self._lost or key in tick.lost:
                 return LOST
             return (removal.why(cap, tick.decided, tick.orders, str(
                         self._isolation.facts().get('state', '')))
                     if tick.decided else
                     removal.NOT_NEEDED.format(cap.owner))
-        return self._ended(key[0]) or NOT_THERE
+        return self._ended(cap.workload) or NOT_THERE
 
-    def _unexplained(self, tick: loop_.Tick, held: Collection[KnobKey]
+    def _unexplained(self, tick: Tick, held: Collection[KnobKey]
                      ) -> set[KnobKey]:
-        """The limits that went with their VMs, while it is not known why."""
+        """Return the limits that ended with their VMs, while the reason is not
+        known."""
         ended = self._held.difference(held)
         self._held = set(held)
         if ended and tick.sample is not None:
-            here = _workloads(tick.sample)
-            self._went.update((key, tick.time_s) for key in ended
-                              if key[0] not in here)
-        self._went = {key: since_s for key, since_s in self._went.items()
-                      if key not in held
-                      and tick.time_s - since_s <= 2 * WAIT_S}
-        return {key for key, since_s in self._went.items()
+            present = _workloads(tick.sample)
+            self._ended_s.update(((workload, knob), tick.time_s)
+                                 for workload, knob in ended
+                                 if workload not in present)
+        self._ended_s = {key: since_s for key, since_s in self._ended_s.items()
+                         if key not in held
+                         and tick.time_s - since_s <= 2 * WAIT_S}
+        return {(workload, knob)
+                for (workload, knob), since_s in self._ended_s.items()
                 if tick.time_s - since_s < WAIT_S
-                and self._ended(key[0]) is None}
+                and self._ended(workload) is None}
 
     def end(self, now: float, problems: int) -> None:
-        """Record what the loop's end removed; what is left is the watcher's.
-        """
+        """Record the limits that the end of the loop removed; the watcher
+        restores the rest."""
         wall_s = self._wall_s()
         held = self._leases.held()
         self.add([
@@ -212,9 +217,9 @@ class TickEvents:
                 os.getpid())])
 
 
-def new_tracker() -> events_.Tracker:
-    """Return what remembers the events of an agent."""
-    return events_.Tracker([leftover.OWNER])
+def new_tracker() -> Tracker:
+    """Return the tracker of the events of an agent."""
+    return Tracker([leftover.OWNER])
 
 
 def agent_event(wall_s: float, what: str, detail: str = '', pid: int = 0
@@ -227,13 +232,13 @@ def agent_event(wall_s: float, what: str, detail: str = '', pid: int = 0
         detail=fit.sentence(detail), pid=pid)
 
 
-def of_tick(tracker: events_.Tracker, now: float, wall_time_s: float,
+def of_tick(tracker: Tracker, now: float, wall_time_s: float,
             incidents: Mapping[tuple[str, str], Incident] | None,
             in_force: Mapping[KnobKey, Cap],
             originals: Mapping[KnobKey, Value | None],
             why: Callable[[Cap], str] = lambda cap: '',
             pending: Collection[KnobKey] = (),
-            evidence: Callable[[str, Incident], events_.Evidence]
+            evidence: Callable[[str, Incident], Evidence]
             = lambda controller, incident: ()) -> list[Event]:
     """Return the events of one tick: an incident before its limits.
 
@@ -253,11 +258,11 @@ def of_tick(tracker: events_.Tracker, now: float, wall_time_s: float,
 
 def limits_in(in_force: Mapping[KnobKey, Cap], held: Sequence[KnobKey],
               owner: str, cpu_set: str | None) -> dict[KnobKey, Cap]:
-    """The limits of the slow loop and, where that has none, CPU sets that
-    the fast loop moves.
+    """Return the limits of the slow loop and, where that has none, the CPU
+    sets of the fast loop.
 
-    :param held: the CPU sets that the fast loop writes
-    :param cpu_set: what it wrote last, ``None`` when it wrote nothing yet
+    :param held: the keys of the CPU sets that the fast loop writes
+    :param cpu_set: the set that it wrote last, ``None`` before the first
     """
     if not held or cpu_set is None:
         return dict(in_force)
@@ -280,6 +285,6 @@ def answered_by(cap: Cap, incidents: Mapping[tuple[str, str], Incident]
 
 
 def _workloads(sample: HostSample) -> set[str]:
-    """The ids of all that are there, and of their groups."""
+    """Return the ids of all workloads, and of their groups."""
     return {name for rated in sample.workloads
             for name in (rated.workload.id, rated.workload.group)}

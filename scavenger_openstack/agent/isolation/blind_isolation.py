@@ -23,7 +23,8 @@ from scavenger_openstack.agent.isolation import fast_loop
 from scavenger_openstack.agent.isolation import preview
 from scavenger_openstack.algorithms import back_off
 from scavenger_openstack.algorithms.perfiso import perfiso
-from scavenger_openstack.algorithms.scavenger import pins as pins_
+from scavenger_openstack.algorithms.scavenger.pins import of
+from scavenger_openstack.algorithms.scavenger.pins import usable
 from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack.decision import settle
 from scavenger_openstack.drivers import base
@@ -92,7 +93,7 @@ class BlindIsolation:
         """Start the fast loop, change its bounds or end it; return whether it
         is to run."""
         self._observing = False
-        cpus = pins_.usable(rates.topology)
+        cpus = usable(rates.topology)
         buffer_cores = perfiso.buffer_cores(self.params, len(cpus))
         if self.mode is types.Mode.OFF or not buffer_cores:
             self._failing = False
@@ -121,7 +122,7 @@ class BlindIsolation:
                 self._rest(rates.time_s, WRITE_RETRY_S, LONGEST_WRITE_RETRY_S)
             return False
         # Whatever mode the controller is in that says the same.
-        pins = pins_.of(rates.workloads, cpus)
+        pins = of(rates.workloads, cpus)
         allowed = pins.allowed or frozenset((max(cpus),))
         for cap in wishes:
             if cap.knob is types.Knob.CPU_SET and cap.workload in groups:

@@ -51,7 +51,10 @@ from scavenger_openstack.drivers.base import RestoreAction
 from scavenger_openstack.drivers.base import Setting
 from scavenger_openstack import errors
 from scavenger_openstack.restore import abilities
-from scavenger_openstack.restore import actions as actions_
+from scavenger_openstack.restore.actions import Gone
+from scavenger_openstack.restore.actions import Refused
+from scavenger_openstack.restore.actions import RestoreError
+from scavenger_openstack.restore.actions import validate
 from scavenger_openstack.restore import cgroup
 from scavenger_openstack.restore.files import DIRECTORY
 from scavenger_openstack.restore import messages
@@ -87,7 +90,7 @@ def _kinds_left(lease: Lease) -> frozenset[str]:
     may be missing."""
     try:
         return _kinds(lease, cgroup.mounts())
-    except (OSError, actions_.RestoreError):
+    except (OSError, RestoreError):
         return frozenset({'unknown'})
 
 
@@ -380,7 +383,7 @@ class Leases:
         try:
             restoration.restore(lease, directory=self._own.records,
                                 others=self._records.values())
-        except actions_.Gone as exc:
+        except Gone as exc:
             LOG.debug('%s: nothing to restore, %s', what, exc)
         except Exception as exc:    # whatever it is, the others are removed
             raise errors.DriverError(f'{what}: NOT restored: {exc}') from exc
@@ -397,12 +400,12 @@ class Leases:
         try:
             mounts = cgroup.mounts()
             for action in lease.actions:
-                actions_.validate(action, mounts)
+                validate(action, mounts)
             kinds = _kinds(lease, mounts)
             if new:
                 self._watched.require(kinds)
             records.save(self._own.records, lease)
-        except (OSError, actions_.Refused, actions_.RestoreError) as exc:
+        except (OSError, Refused, RestoreError) as exc:
             raise errors.LeaseError(
                 f'no lease for {knob} of {workload} in '
                 f'{self.state_dir}/leases: {exc}: it is not limited'

@@ -31,7 +31,7 @@ from scavenger_openstack.algorithms.attribution.history import Points
 from scavenger_openstack.algorithms.attribution.trial import Tally
 from scavenger_openstack.algorithms.attribution.trial import Trial
 from scavenger_openstack.algorithms.attribution.trial import TrialOutcome
-from scavenger_openstack.algorithms.attribution import use as use_
+from scavenger_openstack.algorithms.attribution import use as usage
 from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
@@ -143,7 +143,7 @@ class CapControl:
             harmless before
         """
         effects = Effects()
-        knob = use_.KNOB_TO_LIMIT.get(disturbance.signal)
+        knob = usage.KNOB_TO_LIMIT.get(disturbance.signal)
         if (knob is None or not disturbance.protected
                 or not disturbance.suffers_now
                 or disturbance.newest is None):
@@ -164,7 +164,7 @@ class CapControl:
                     antagonist.trials[disturbance] = None
                     effects.limited.add(disturbance)
                 continue
-            use = use_.working(samples, name, knob)
+            use = usage.working(samples, name, knob)
             if (use is None
                     or not self._harmful(now, key, use, name in again)):
                 continue
@@ -207,12 +207,12 @@ class CapControl:
         obeyed: dict[KnobKey, float] = {}
         for key, antagonist, limit in self._limited():
             point = sample.get(key[0])
-            use = None if point is None else use_.use_of(key[1], point)
+            use = None if point is None else usage.use_of(key[1], point)
             if point is not None and use is not None:
                 if limit.fresh:     # set at the end of this sample
                     limit.fresh = False
                     continue
-                if use <= use_.OBEYED * use_.held_to(
+                if use <= usage.OBEYED * usage.held_to(
                         key[1], limit.cap.value, point.workload):
                     obeyed[key] = use
                     limit.ignored = 0
@@ -306,7 +306,7 @@ class CapControl:
                       if (limit := self.antagonists[key].limit) is not None}
             # The rest of an antagonist would prove any limit right.
             if not limits or disturbance.newest is None or any(
-                    obeyed.get(key, 0.0) < use_.WORKING * limit.cap.value
+                    obeyed.get(key, 0.0) < usage.WORKING * limit.cap.value
                     for key, limit in limits.items()):
                 continue
             outcome = trial.add(disturbance.newest)
@@ -341,7 +341,7 @@ class CapControl:
         suffering = [each for each in antagonist.trials
                      if each.suffers and each not in effects.limited]
         if antagonist.state is not State.ON_TRIAL:
-            if suffering and use >= use_.WORKING * limit.cap.value:
+            if suffering and use >= usage.WORKING * limit.cap.value:
                 self._cut_more(antagonist, limit, use, suffering, effects)
                 return
             if all(each.at_ease and each not in effects.limited
@@ -380,7 +380,7 @@ class CapControl:
                 self._forget(key)
                 continue
             point = sample.get(key[0])
-            use = None if point is None else use_.use_of(key[1], point)
+            use = None if point is None else usage.use_of(key[1], point)
             antagonist = self.antagonists.get(key)
             if (point is None or use is None or use <= good.value
                     or antagonist is None
@@ -413,16 +413,16 @@ class CapControl:
             (str(name), Knob(knob)): GoodLimit(float(value), bool(proved),
                                                float(until_s))
             for name, knob, value, proved, until_s in state.get('good', ())}
-        if not {knob for _, knob in good} <= use_.USES.keys():
+        if not {knob for _, knob in good} <= usage.USES.keys():
             raise ValueError('a limit on a knob whose use is not measured')
         self._good = good
         self.antagonists = {}
         for group, signal, name, until_s, wait_s in state.get('backs_off',
                                                               ()):
-            if signal not in use_.KNOB_TO_LIMIT:
+            if signal not in usage.KNOB_TO_LIMIT:
                 raise ValueError(f'{signal!r} leads to no limit')
             self.antagonists.setdefault(
-                (str(name), use_.KNOB_TO_LIMIT[signal]), Antagonist()).alone[
+                (str(name), usage.KNOB_TO_LIMIT[signal]), Antagonist()).alone[
                     tuple(map(str, group)), signal] = (float(until_s),
                                                        float(wait_s))
         self.tally = Tally(**{str(name): int(number) for name, number

@@ -29,7 +29,7 @@ from scavenger_openstack.algorithms.attribution.history import Point
 from scavenger_openstack.algorithms.attribution.history import Points
 from scavenger_openstack.algorithms import best_waits
 from scavenger_openstack.algorithms.best_waits import BestWaits
-from scavenger_openstack.algorithms.cpi2 import specs as specs_
+from scavenger_openstack.algorithms.cpi2 import specs as cpi_specs
 from scavenger_openstack.algorithms import sharing
 from scavenger_openstack.algorithms.signals import LINK_FULL
 from scavenger_openstack.algorithms.signals import LINK_USE
@@ -104,7 +104,7 @@ class Harm(NamedTuple):
 
 
 def harms(groups: Mapping[VictimGroup, Sequence[str]], history: History,
-          limits: Thresholds, specs: specs_.Specs, cpu_model: str,
+          limits: Thresholds, specs: cpi_specs.Specs, cpu_model: str,
           best: BestWaits) -> list[Harm]:
     """Return what each group suffers."""
     samples = list(history.samples)[-RECENT:]
@@ -145,7 +145,7 @@ def learn_best_waits(now: float, history: History, best: BestWaits
                 best.learn(now, point.workload, low)
 
 
-def _usual(signal: str, point: Point, specs: specs_.Specs, cpu_model: str
+def _usual(signal: str, point: Point, specs: cpi_specs.Specs, cpu_model: str
            ) -> float | None:
     """The signal undisturbed, whatever was before here; ``None`` where that
     is not known."""
@@ -154,7 +154,7 @@ def _usual(signal: str, point: Point, specs: specs_.Specs, cpu_model: str
         return 0.0
     if not workload.application:
         return None
-    spec = specs.get(specs_.key(
+    spec = specs.get(cpi_specs.key(
         workload.project, workload.application, cpu_model, signal))
     return None if spec is None else spec.mean + DEVIATIONS * spec.stddev
 

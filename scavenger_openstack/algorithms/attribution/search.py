@@ -15,7 +15,9 @@ from typing import NamedTuple
 from scavenger_openstack.algorithms.attribution import experiment
 from scavenger_openstack.algorithms.attribution.experiment import Experiment
 from scavenger_openstack.algorithms.attribution.experiment import Suspect
-from scavenger_openstack.algorithms.attribution import use as use_
+from scavenger_openstack.algorithms.attribution.use import held_to
+from scavenger_openstack.algorithms.attribution.use import KNOB_TO_LIMIT
+from scavenger_openstack.algorithms.attribution.use import OBEYED
 from scavenger_openstack.algorithms.signals import disk_limits
 from scavenger_openstack.algorithms.signals import SIGNALS
 from scavenger_openstack.types import Knob
@@ -48,7 +50,7 @@ class Search:
                  suspects: Mapping[str, Suspect],
                  groups: Sequence[Sequence[str]], max_chance: float,
                  turn_s: float, pay: Callable[[], bool], seed: str) -> None:
-        self.signal, self.knob = signal, use_.KNOB_TO_LIMIT[signal]
+        self.signal, self.knob = signal, KNOB_TO_LIMIT[signal]
         self.means = dict(means)
         self._suspects = dict(suspects)
         self.groups = [list(group) for group in groups]
@@ -112,7 +114,7 @@ class Search:
                       for name in self.names if name in by_name}
             if self._experiment.step(
                     now, self._level(by_name), self._uses(by_name),
-                    {name: use_.OBEYED * use_.held_to(
+                    {name: OBEYED * held_to(
                         self.knob, limit, by_name[name].workload)
                      for name, limit in limits.items()}):
                 return limits if self._experiment.limits else {}

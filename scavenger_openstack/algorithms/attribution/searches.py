@@ -26,10 +26,12 @@ from scavenger_openstack.algorithms.attribution.experiment import Suspect
 from scavenger_openstack.algorithms.attribution.harm import Harm
 from scavenger_openstack.algorithms.attribution.harm import Pair
 from scavenger_openstack.algorithms.attribution.history import Points
-from scavenger_openstack.algorithms.attribution import search as search_
 from scavenger_openstack.algorithms.attribution.search import Finding
+from scavenger_openstack.algorithms.attribution.search import level_of
+from scavenger_openstack.algorithms.attribution.search import MOST_EXPERIMENTS
 from scavenger_openstack.algorithms.attribution.search import Search
-from scavenger_openstack.algorithms.attribution import use as use_
+from scavenger_openstack.algorithms.attribution.use import KNOB_TO_LIMIT
+from scavenger_openstack.algorithms.attribution.use import use_of
 from scavenger_openstack.algorithms import back_off
 from scavenger_openstack.algorithms import sharing
 from scavenger_openstack.grounds import Ground
@@ -136,13 +138,13 @@ class Searches:
                              limited)
         means = {rate.workload.id: level for rate in rates.workloads
                  if rate.workload.id in harm.levels
-                 and (level := search_.level_of(signal, rate)) is not None
+                 and (level := level_of(signal, rate)) is not None
                  and level > 0}
         searched = self._rests.get(pair, (0.0, 0.0, 0))[2]
         # Half of the chance for each search: there is one for all of them.
         max_chance = limits.max_chance / 2 ** (1 + searched)
         if (not suspects or not means or max_chance
-                < search_.MOST_EXPERIMENTS / 2 ** experiment.PAIRS):
+                < MOST_EXPERIMENTS / 2 ** experiment.PAIRS):
             self._rest(now, pair, first_s)
             return False
         left = [kept for group in self._left.get(pair, ()) if (
@@ -236,14 +238,14 @@ def _suspects(signal: str, victims: Mapping[str, float], sample: Points,
               limited: Collection[KnobKey]) -> dict[str, Suspect]:
     """Background that uses much of what the victims lack, and that a limit
     would take something from."""
-    knob = use_.KNOB_TO_LIMIT[signal]
+    knob = KNOB_TO_LIMIT[signal]
     by_misses = signal == 'cpi' and any(
         point.misses_per_s is not None for point in sample.values())
     own = [sample[name].workload for name in victims if name in sample]
     suspects: dict[str, Suspect] = {}
     total = 0.0
     for name, point in sample.items():
-        use = use_.use_of(knob, point) or 0.0
+        use = use_of(knob, point) or 0.0
         weight = (point.misses_per_s or 0.0) if by_misses else use
         total += weight
         floor = point.workload.floor.get(knob, 0.0)

@@ -29,7 +29,7 @@ from scavenger_openstack.algorithms.max_min import split
 from scavenger_openstack.algorithms import saved_state
 from scavenger_openstack.algorithms.scavenger.leftover import Leftover
 from scavenger_openstack.algorithms.scavenger.params import Params as Params
-from scavenger_openstack.algorithms.scavenger import pins as pins_
+from scavenger_openstack.algorithms.scavenger import pins as cpu_pins
 from scavenger_openstack.algorithms.scavenger.quota import Quota
 from scavenger_openstack.algorithms.scavenger.reserve import reason
 from scavenger_openstack.algorithms.scavenger.reserve import Resource
@@ -159,7 +159,7 @@ class Controller:
             facts['memory'] = self._regulate_memory(tick)
         if params.use_network:
             facts['network'] = self._regulate_network(tick)
-        crowded, cpus = False, pins_.usable(rates.topology)
+        crowded, cpus = False, cpu_pins.usable(rates.topology)
         if params.use_cpu_set and cpus:
             crowded, cpus, facts['cpu_set'] = _regulate_cpu_set(tick)
         if params.use_ipc or crowded:
@@ -352,8 +352,8 @@ class Controller:
 def _regulate_cpu_set(tick: _Tick
                       ) -> tuple[bool, frozenset[int], dict[str, Any]]:
     """Whether no CPU is free, those that the background has, and facts."""
-    every = pins_.usable(tick.rates.topology)
-    allowed, _, pinned = pins_.of(tick.foreground, every)
+    every = cpu_pins.usable(tick.rates.topology)
+    allowed, _, pinned = cpu_pins.of(tick.foreground, every)
     crowded = not allowed
     why = (f'{len(every) - len(allowed)} of {len(every)} CPUs belong to '
            f'pinned foreground workloads')

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What an operator may do about an instance, exempt it or evict it, and about
-a profile."""
+"""Actions of operators on an instance, exempt or evict it, and on a profile.
+"""
 
 from __future__ import annotations
 
@@ -102,9 +102,9 @@ class _OfInstance(views.PolicyForm):
     tab = 'incidents'
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        asked = self.request.POST or self.request.GET
+        query = self.request.POST or self.request.GET
         return {**super().get_context_data(**kwargs),
-                'instance': names.shown(asked.get('instance', '')),
+                'instance': names.shown(query.get('instance', '')),
                 'name': names.shown(self.request.GET.get('name', ''))}
 
 

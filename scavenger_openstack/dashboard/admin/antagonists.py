@@ -44,17 +44,17 @@ class Antagonists(tabs.Tab):
 
 
 def _load(request: Any, tab: str) -> dict[str, Any]:
-    asked = request.GET
-    chosen = asked.get('span') if asked.get('span') in SPANS else '24h'
-    sort = asked.get('sort') if asked.get('sort') in SORTS \
+    query = request.GET
+    chosen = query.get('span') if query.get('span') in SPANS else '24h'
+    sort = query.get('sort') if query.get('sort') in SORTS \
         else 'interference_s'
     days, parts, title, part = SPANS[chosen]
     since = timezone.now() - datetime.timedelta(days=days)
     answer = client.get(
         request, client.path_of('antagonists'), parts=parts, limit=ROWS,
         since=iso(since.timestamp()), sort=sort,
-        host=asked.get('host'), project=asked.get('project'),
-        marker=asked.get('antagonists_marker'))
+        host=query.get('host'), project=query.get('project'),
+        marker=query.get('antagonists_marker'))
     return {
         'may_evict': policy.check(
             (('interference', 'interference:evictions:create'),), request),
@@ -63,10 +63,10 @@ def _load(request: Any, tab: str) -> dict[str, Any]:
             request, tab, span=name, antagonists_marker=None))
             for name, (_days, _parts, text, _part) in SPANS.items()],
         'span': chosen, 'sort': sort, 'sorts': SORTS.items(),
-        'host': asked.get('host', ''), 'project': asked.get('project', ''),
+        'host': query.get('host', ''), 'project': query.get('project', ''),
         'antagonists': [rows.antagonist(row, str(part))
                         for row in answer['antagonists']],
         'first_url': fragment.tab_url(request, tab, antagonists_marker=None)
-        if asked.get('antagonists_marker') else '',
+        if query.get('antagonists_marker') else '',
         'next_url': answer['next'] and fragment.tab_url(
             request, tab, antagonists_marker=answer['next'])}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What operators change: overrides and the kill switch."""
+"""Forms for changes by operators: overrides and the kill switch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django import http
 from django import urls
 from django.utils.http import urlencode
 from django.utils import timezone
-from django.utils.translation import gettext as _now
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from horizon import forms
 from horizon import messages
@@ -27,7 +27,7 @@ SET_URL = 'horizon:admin:interference:cap_set'
 
 EXPIRIES = (('1', _('1 hour')), ('2', _('2 hours')), ('8', _('8 hours')),
             ('24', _('1 day')), ('72', _('3 days')), ('168', _('7 days')))
-"""Hours, and what they are called."""
+"""Hours, and their names."""
 
 
 def reason_field(help_text: Any) -> Any:
@@ -39,13 +39,13 @@ def reason_field(help_text: Any) -> Any:
 def uncertain(problem: client.Problem) -> str:
     """Return a sentence on a change that has no answer."""
     if isinstance(problem, client.Unavailable):
-        return _now('%s The change may have been made all the same: look '
-                    'before you try again.') % problem
+        return gettext('%s The change may have been made all the same: look '
+                       'before you try again.') % problem
     return str(problem)
 
 
 class Choose(forms.SelfHandlingForm):
-    """Which workload is to have an override."""
+    """The choice of the workload that will have an override."""
 
     host = forms.CharField(
         label=_('Host'), max_length=255,
@@ -101,7 +101,7 @@ class SetLimit(Choose):
             self.api_error(uncertain(problem))
             return False
         override = (answer or {}).get('override') or {}
-        messages.success(request, _now(
+        messages.success(request, gettext(
             '%(workload)s: %(limit)s (%(knob)s) is asked for; its host '
             'follows with its next report, within some 10 s.') % {
                 'workload': override.get('name') or data['workload'],
@@ -128,7 +128,7 @@ class UnsetLimit(forms.SelfHandlingForm):
         except client.Problem as problem:
             self.api_error(uncertain(problem))
             return False
-        messages.success(request, _now(
+        messages.success(request, gettext(
             'The override ends; the host follows with its next report, '
             'within some 10 s.'))
         return True
@@ -156,12 +156,12 @@ class Protection(forms.SelfHandlingForm):
     def clean(self) -> dict[str, Any]:
         data: dict[str, Any] = super().clean()
         if data.get('enabled') == 'off' and not data.get('sure'):
-            self.add_error('sure', _now('Confirm that you mean it.'))
+            self.add_error('sure', gettext('Confirm that you mean it.'))
         if data.get('scope') == 'cloud' and data.get('target'):
-            self.add_error('target', _now('The whole cloud has no name.'))
+            self.add_error('target', gettext('The whole cloud has no name.'))
         elif data.get('scope') in ('aggregate', 'host') and not data.get(
                 'target'):
-            self.add_error('target', _now('Name it.'))
+            self.add_error('target', gettext('Name it.'))
         return data
 
     def handle(self, request: Any, data: dict[str, Any]) -> bool:
@@ -175,15 +175,15 @@ class Protection(forms.SelfHandlingForm):
             self.api_error(uncertain(problem))
             return False
         counts = (answer or {}).get('protection') or {}
-        text = _now('Protection is on again.') if data['enabled'] == 'on' \
-            else _now('Protection is off.')
-        messages.success(request, _now(
+        text = gettext('Protection is on again.') if data['enabled'] == 'on' \
+            else gettext('Protection is off.')
+        messages.success(request, gettext(
             '%(text)s %(hosts)s: each follows with its next report, within '
             'some 10 s.') % {
                 'text': text,
                 'hosts': rows.counted_hosts(counts.get('hosts', 0))})
         if counts.get('silent'):
-            messages.warning(request, _now(
+            messages.warning(request, gettext(
                 '%s silent: each follows when it reaches a conductor. On a '
                 'host itself "scavenger-agent stop-all" works at once.')
                 % rows.counted_hosts(counts['silent']))

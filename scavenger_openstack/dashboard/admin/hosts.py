@@ -32,20 +32,20 @@ class Hosts(tabs.Tab):
 
 
 def _load(request: Any, tab: str) -> dict[str, Any]:
-    asked = request.GET
-    name, aggregate = asked.get('host', ''), asked.get('aggregate', '')
-    enforcing = {'yes': True, 'no': False}.get(asked.get('enforcing', ''))
+    query = request.GET
+    name, aggregate = query.get('host', ''), query.get('aggregate', '')
+    enforcing = {'yes': True, 'no': False}.get(query.get('enforcing', ''))
     values = {'tab': tab, 'host': name, 'aggregate': aggregate,
-              'enforcing': asked.get('enforcing', ''), 'next_url': '',
+              'enforcing': query.get('enforcing', ''), 'next_url': '',
               'filtered': bool(name or aggregate or enforcing is not None),
               'first_url': fragment.tab_url(request, tab, hosts_marker=None)
-              if asked.get('hosts_marker') else ''}
+              if query.get('hosts_marker') else ''}
     if name:
         answer = client.get(request, client.path_of('hosts', name))
         return {**values, 'hosts': [rows.host(answer['host'])]}
     answer = client.get(
         request, client.path_of('hosts'), aggregate=aggregate,
-        enforcing=enforcing, marker=asked.get('hosts_marker'), limit=ROWS)
+        enforcing=enforcing, marker=query.get('hosts_marker'), limit=ROWS)
     return {**values, 'hosts': list(map(rows.host, answer['hosts'])),
             'next_url': answer['next'] and fragment.tab_url(
                 request, tab, hosts_marker=answer['next'])}

@@ -19,7 +19,7 @@ from scavenger_openstack.command_line import duration_s
 from scavenger_openstack.dashboard.admin.limits import NOT_SETTABLE
 from scavenger_openstack.dashboard import client
 from scavenger_openstack.dashboard import fragment
-from scavenger_openstack.dashboard import incident as incident_
+from scavenger_openstack.dashboard import incident as incident_page
 from scavenger_openstack.dashboard import names
 from scavenger_openstack.text import iso
 
@@ -32,7 +32,7 @@ CAUSES = ('core', 'cache', 'memory_bandwidth', 'disk', 'own_limit',
 
 FILTERS = ('host', 'project', 'victim', 'antagonist', 'cause', 'outcome',
            'evidence_kind', 'since', 'until')
-"""Of the URL, and of the API."""
+"""Filters in the URL and in requests to the API."""
 
 TIMES = ('since', 'until')
 
@@ -53,9 +53,9 @@ class Incidents(tabs.Tab):
                                   lambda: load(request, chosen)),
                 'chosen': chosen, 'tab': self.get_id(),
                 'filtered': bool(chosen),
-                'causes': CAUSES, 'outcomes': incident_.OUTCOMES.items(),
+                'causes': CAUSES, 'outcomes': incident_page.OUTCOMES.items(),
                 'kinds': [(str(kind), title) for kind, (title, _words)
-                          in incident_.KINDS.items()],
+                          in incident_page.KINDS.items()],
                 'inputs': INPUTS}
 
 
@@ -63,7 +63,7 @@ ACTIONS = {'may_set': 'interference:overrides:set',
            'may_unset': 'interference:overrides:delete',
            'may_exempt': 'interference:exemptions:set',
            'may_evict': 'interference:evictions:create'}
-"""What a button of the page needs."""
+"""The policy rule of each button of the page."""
 
 INPUTS = (
     ('host', gettext_lazy('Host'), ''),
@@ -108,7 +108,7 @@ def load(request: Any, chosen: Mapping[str, str]) -> dict[str, Any]:
         request, client.path_of('incidents'), limit=PAGE, marker=marker,
         **{name: moment(value, now) if name in TIMES else value
            for name, value in chosen.items()})
-    return {'incidents': [incident_.row(row, now)
+    return {'incidents': [incident_page.row(row, now)
                           for row in answer['incidents']],
             'first_url': fragment.tab_url(request, TAB, marker=None)
             if marker else '',
@@ -143,10 +143,10 @@ def load_incident(request: Any, pk: str) -> dict[str, Any]:
     """Return the context of the page of an incident."""
     fields = client.get(request, client.path_of('incidents', pk))['incident']
     now = timezone.now()
-    return {'incident': incident_.row(fields, now),
-            'verdict': list(incident_.verdict(fields, now)),
-            'evidence': incident_.evidence(fields),
-            'steps': incident_.steps(fields),
+    return {'incident': incident_page.row(fields, now),
+            'verdict': list(incident_page.verdict(fields, now)),
+            'evidence': incident_page.evidence(fields),
+            'steps': incident_page.steps(fields),
             'suspects': [{**row, 'shown': names.of_workload(row),
                           'project_shown': names.shown(
                               row.get('project') or '')}
@@ -161,4 +161,4 @@ def load_incident(request: Any, pk: str) -> dict[str, Any]:
                            and not row.get('foreground')],
             **{name: policy.check((('interference', rule),), request)
                for name, rule in ACTIONS.items()},
-            **incident_.picture(fields, timezone.get_current_timezone())}
+            **incident_page.picture(fields, timezone.get_current_timezone())}

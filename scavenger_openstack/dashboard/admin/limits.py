@@ -37,21 +37,21 @@ class Limits(tabs.Tab):
 
 
 def _load(request: Any, tab: str) -> dict[str, Any]:
-    asked, past = request.GET, request.GET.get('limits') == 'past'
-    knob = asked.get('knob') if asked.get('knob') in set(Knob) else None
+    query, past = request.GET, request.GET.get('limits') == 'past'
+    knob = query.get('knob') if query.get('knob') in set(Knob) else None
     limits = client.get(
-        request, client.path_of('caps'), host=asked.get('host'),
-        project=asked.get('project'), knob=knob, in_force=not past,
-        marker=asked.get('limits_marker'), limit=ROWS)
+        request, client.path_of('caps'), host=query.get('host'),
+        project=query.get('project'), knob=knob, in_force=not past,
+        marker=query.get('limits_marker'), limit=ROWS)
     overrides = client.get(
         request, client.path_of('caps', 'overrides'),
-        host=asked.get('host'), limit=ROWS,
-        marker=asked.get('overrides_marker'))
+        host=query.get('host'), limit=ROWS,
+        marker=query.get('overrides_marker'))
     return {
         'tab': tab, 'past': past, 'knob': knob,
         'knobs': [str(name) for name in Knob],
-        'host': asked.get('host', ''), 'project': asked.get('project', ''),
-        'filtered': any(asked.get(name) for name in (
+        'host': query.get('host', ''), 'project': query.get('project', ''),
+        'filtered': any(query.get(name) for name in (
             'host', 'project', 'knob')),
         'limits': [{**rows.limit(row), 'settable':
                     row['knob'] not in NOT_SETTABLE}
@@ -63,7 +63,7 @@ def _load(request: Any, tab: str) -> dict[str, Any]:
             request, tab, overrides_marker=overrides['next']),
         'first_url': fragment.tab_url(
             request, tab, limits_marker=None, overrides_marker=None)
-        if asked.get('limits_marker') or asked.get('overrides_marker')
+        if query.get('limits_marker') or query.get('overrides_marker')
         else '',
         'may_set': policy.check(
             (('interference', 'interference:overrides:set'),), request),

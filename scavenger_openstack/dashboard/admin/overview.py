@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.utils.translation import gettext as _now
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from horizon import tabs
 from openstack_dashboard import policy
@@ -19,7 +19,7 @@ from scavenger_openstack.dashboard import rows
 
 WORST = 5
 SWITCHES = 20
-"""So many of what is switched off are listed."""
+"""Number of listed kill switches that are off."""
 DAYS = {86400: 1, 7 * 86400: 7}
 
 GRADES = {
@@ -80,7 +80,7 @@ def _load(request: Any) -> dict[str, Any]:
 def _span(span: dict[str, Any]) -> dict[str, Any]:
     days = DAYS.get(span['span_s'], 1)
     return {
-        'title': _now('24 hours') if days == 1 else _now('7 days'),
+        'title': gettext('24 hours') if days == 1 else gettext('7 days'),
         'incidents': span['incidents'],
         'minutes': rows.minutes(span['interference_s'] / days),
         'core_hours': rows.hours(span['background_core_s'] / days),
@@ -89,12 +89,12 @@ def _span(span: dict[str, Any]) -> dict[str, Any]:
 
 def _charts(hours: list[dict[str, Any]]) -> list[dict[str, Any]]:
     charts = []
-    for title, name, of in (
-            (_now('Interference-minutes'), 'interference_s', 60),
-            (_now('Core-hours of background work'), 'background_core_s',
+    for title, name, unit_s in (
+            (gettext('Interference-minutes'), 'interference_s', 60),
+            (gettext('Core-hours of background work'), 'background_core_s',
              3600)):
-        values = [hour[name] / of for hour in hours]
-        words = _now('%(title)s by hour, the latest last: %(values)s') % {
+        values = [hour[name] / unit_s for hour in hours]
+        words = gettext('%(title)s by hour, the latest last: %(values)s') % {
             'title': title,
             'values': ', '.join(map(amounts.of_number, values))}
         charts.append({'title': title, 'svg': plots.sparkline(values, words),

@@ -18,7 +18,8 @@ TAB = 'interference__profiles'
 
 
 class Profiles(tabs.Tab):
-    """What applications, flavors and images tolerate and cause."""
+    """The interference that applications, flavors and images tolerate and
+    cause."""
 
     name = _('Profiles')
     slug = 'profiles'
@@ -33,10 +34,10 @@ class Profiles(tabs.Tab):
 
 
 def _load(request: Any, tab: str) -> dict[str, Any]:
-    asked = request.GET
-    kind = asked.get('kind') if asked.get('kind') in profiles.KINDS else None
-    target, project = asked.get('target', ''), asked.get('project', '')
-    marker = asked.get('profiles_marker')
+    query = request.GET
+    kind = query.get('kind') if query.get('kind') in profiles.KINDS else None
+    target, project = query.get('target', ''), query.get('project', '')
+    marker = query.get('profiles_marker')
     rows, next_marker = profiles.load(request, marker=marker, kind=kind,
                                       target=target, project=project)
     return {

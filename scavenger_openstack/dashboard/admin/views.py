@@ -32,12 +32,12 @@ class Index(tabs.TabView):
 
 OF_URL = ('host', 'workload', 'knob', 'instance', 'profile', 'scope',
           'target', 'enabled')
-"""Fields that a link may fill: what a form is about.  Reasons, amounts and
+"""Fields that a link may fill: the objects of a form.  Reasons, amounts and
 confirmations are typed by the operator."""
 
 
 class PolicyForm(forms.ModalFormView):
-    """A form that one policy allows; it goes back to one of the tabs.
+    """A form that one policy allows; it leads back to one of the tabs.
 
     ``name`` is that of its URL, and with an underscore that of its template.
     """
@@ -87,26 +87,26 @@ class SetLimit(PolicyForm):
     submit_label = _('Set')
 
     def get_form_class(self) -> type:
-        asked = self.request.POST if self.request.method == 'POST' \
+        query = self.request.POST if self.request.method == 'POST' \
             else self.request.GET
-        if 'value' not in asked and not (
-                self.request.method == 'GET' and asked.get('host')
-                and asked.get('workload')):
+        if 'value' not in query and not (
+                self.request.method == 'GET' and query.get('host')
+                and query.get('workload')):
             return admin_forms.Choose
         return admin_forms.SetLimit
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         context = super().get_context_data(**kwargs)
-        asked = self.request.POST or self.request.GET
+        query = self.request.POST or self.request.GET
         if self.get_form_class() is admin_forms.Choose:
             return {**context, 'submit_label': _('Next')}
         return {**context, 'how': typed_amounts.how().split('. '),
-                'host': asked.get('host', ''),
-                **self._floors(asked.get('host', ''),
-                               asked.get('workload', ''))}
+                'host': query.get('host', ''),
+                **self._floors(query.get('host', ''),
+                               query.get('workload', ''))}
 
     def _floors(self, host: str, workload: str) -> dict[str, Any]:
-        """Return what the form shows before a value is typed."""
+        """Return the context of the form before a value is typed."""
         try:
             answer = client.get(self.request, client.path_of('workloads'),
                                host=host, name=workload, limit=1)
@@ -133,9 +133,9 @@ class UnsetLimit(PolicyForm):
     submit_label = _('Remove')
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        asked = self.request.POST or self.request.GET
+        query = self.request.POST or self.request.GET
         return {**super().get_context_data(**kwargs), **{
-            name: asked.get(name, '')
+            name: query.get(name, '')
             for name in ('host', 'workload', 'knob')}}
 
 

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What Horizon reads from ``openstack_dashboard/local/enabled``."""
+"""The files for Horizon's ``openstack_dashboard/local/enabled``."""

@@ -16,7 +16,7 @@ from scavenger_openstack.dashboard.project import views
 
 
 class Disturbed(tabs.Tab):
-    """Whether the instance was disturbed or limited."""
+    """The disturbances and limits of the instance."""
 
     name = _('Disturbances')
     slug = 'disturbances'

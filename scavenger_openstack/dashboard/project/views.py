@@ -16,18 +16,18 @@ from openstack_dashboard import policy
 
 from scavenger_openstack.dashboard import client
 from scavenger_openstack.dashboard import fragment
-from scavenger_openstack.dashboard import incident as incident_
+from scavenger_openstack.dashboard.incident import picture
 from scavenger_openstack.dashboard.project import words
 
 PAGE = 20
 BACKGROUND = 50
 EVICTIONS = 20
 NOTICE_S = 7 * 86400.0
-"""Evictions that are older are no notice."""
+"""An eviction is shown as a notice for this time."""
 
 
 class Index(fragment.View):
-    """What happened to the instances of the project."""
+    """The disturbances and limits of the instances of the project."""
 
     template_name = 'interference/project/index.html'
     part_name = 'interference/project/_index.html'
@@ -108,5 +108,5 @@ def load_incident(request: Any, pk: str) -> dict[str, Any]:
     now = timezone.now()
     return {'incident': words.row(fields, now),
             'verdict': list(words.verdict(fields, project)),
-            **incident_.picture(words.anonymous(fields),
-                                timezone.get_current_timezone())}
+            **picture(words.anonymous(fields),
+                      timezone.get_current_timezone())}

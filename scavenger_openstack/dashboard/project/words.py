@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What happened to the instances of a project, in words of its users.
+"""The disturbances of the instances of a project, in words for its users.
 
-Nothing of others is in them, whatever the API answers: an operator who looks
-at a project may see more there than its readers.
+Nothing of other projects is in them, whatever the API answers: to an operator
+the API shows more than the users of a project may see.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from django.utils.translation import gettext_lazy
 
 from scavenger_openstack import amounts
 from scavenger_openstack.dashboard import fragment
-from scavenger_openstack.dashboard import incident as incident_
+from scavenger_openstack.dashboard.incident import duration
+from scavenger_openstack.dashboard.incident import STYLES
 from scavenger_openstack.dashboard import names
 from scavenger_openstack.knobs import RESOURCE_OF
 from scavenger_openstack import typed_amounts
@@ -90,17 +91,17 @@ def row(fields: Fields, now: datetime.datetime) -> dict[str, Any]:
                     for name in ('begun_at', 'ended_at'))
     outcome = fields.get('outcome') or ''
     return {'id': fields.get('id'), 'begun': begun, 'ended': ended,
-            'lasted': incident_.duration(begun, ended, now)
+            'lasted': duration(begun, ended, now)
             if fields.get('signal') else '',
             'instance': fields.get('victim_instance') or '',
             'name': names.of_workload(fields, 'victim', 'victim_name'),
             'what': harm(fields), 'label': LABELS.get(outcome, _('over')),
-            'style': incident_.STYLES.get(outcome, 'default')
+            'style': STYLES.get(outcome, 'default')
             if outcome != 'refuted' else 'default'}
 
 
 def harm(fields: Fields) -> str:
-    """Return in a few words what an instance suffered."""
+    """Return the harm to an instance in a few words."""
     signal = str(fields.get('signal') or '').partition(' ')[0]
     if not signal and fields.get('cause') == 'eviction':
         return _('may be taken away from its host')
@@ -108,7 +109,7 @@ def harm(fields: Fields) -> str:
 
 
 def verdict(fields: Fields, project: str) -> Iterator[str]:
-    """Yield the sentences that sum up what happened to an instance."""
+    """Yield the sentences that sum up the incident of an instance."""
     signal = fields.get('signal') or ''
     name = names.of_workload(fields, 'victim', 'victim_name')
     yield f'{name} {harm(fields)}.'
@@ -184,11 +185,11 @@ def limits(workload: Fields) -> dict[str, Any]:
 VALUES: Mapping[str, Any] = {
     Knob.CPU_IDLE: gettext_lazy('what others leave idle'),
     Knob.PAUSED: gettext_lazy('nothing: it is paused')}
-"""Limits that are no amount."""
+"""Words for limits that are no amount."""
 
 
 def why(owner: str) -> str:
-    """Return the kind of reason of a limit, without what it is for."""
+    """Return the kind of reason of a limit, without naming the victim."""
     if owner == 'operator':
         return _('set by the operator')
     if owner in DETECTORS:

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where a demo plays: cgroups, disk and uplink of its own."""
+"""The stage of a demo: cgroups, disk and uplink of its own."""

@@ -50,7 +50,7 @@ class Accounting:
             raise _unknown_waits(exc) from exc
 
     def switch_on(self) -> None:
-        """Have waits counted for all processes that begin from now on.
+        """Let the kernel count the waits of all processes that start later.
 
         :raises DriverError: this kernel cannot, or another demo runs.
         """
@@ -64,9 +64,9 @@ class Accounting:
             raise _unknown_waits(exc) from exc
 
     def restore(self) -> None:
-        """Set it as it was before, if this demo has changed it.
+        """Restore the switch, if this demo has changed it.
 
-        :raises DriverError: it does not take that, or another demo has it.
+        :raises DriverError: it cannot be written, or another demo has it.
         """
         try:
             if self._kept.exists():

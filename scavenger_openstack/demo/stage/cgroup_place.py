@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which version of cgroups the demo plays on, and below which cgroup.
+"""The place of the demo's cgroups: the version, and the cgroup above them.
 
-On version 1 below the root of each hierarchy.  On version 2 below the
-caller's own cgroup if systemd has marked it as delegated, else below the
+On version 1 it is the root of each hierarchy.  On version 2 it is the
+caller's own cgroup if systemd has marked it as delegated, else the
 root of the tree: that of the host, or of the container that mounted it.
 
 A cgroup of our own at the root is as safe as one that systemd delegates,
 and needs no systemd: systemd switches a controller off in a
 ``cgroup.subtree_control`` only where the kernel lets it, and the kernel
 refuses while a cgroup below still passes that controller on, as ours does.
-What it leaves is a controller that is on at the root although nothing uses
-it; not switched off at the end, since by then something else may.
+At the end the controller stays on at the root, since another program may
+use it by then.
 """
 
 from __future__ import annotations
@@ -37,16 +37,17 @@ threads to share out and nothing else.
 
 PREFIX = 'scavenger-demo-'
 SEAT = 'scavenger-demo-seat'
-"""Where the processes of a cgroup sit while it has demos below it."""
+"""The cgroup with the processes of the cgroup above it while that has demos
+below it."""
 
 SEAT_TRIES = 100
-"""So often processes are moved, since they may fork meanwhile."""
+"""Number of times that processes are moved, since they may fork meanwhile."""
 OWN = pathlib.Path('/proc/self/cgroup')
 
 
 class Place(NamedTuple):
-    """Where trees can be made: ``path`` below the mount of each controller
-    (names of version 1), '' at its root."""
+    """The place of trees: ``path`` below the mount of each controller (names
+    of version 1), '' at its root."""
 
     version: int
     mounts: dict[str, pathlib.Path]
@@ -54,9 +55,9 @@ class Place(NamedTuple):
 
 
 def find() -> Place:
-    """Return where a demo can run here.
+    """Return the place for a demo on this host.
 
-    :raises DriverError: nowhere; the message says why and what to do.
+    :raises DriverError: there is none; the message says why and what to do.
     """
     mounts = cgroup_mounts.find_mounts()
     versions = {name: mounts[name].version for name in NEEDED
@@ -86,10 +87,10 @@ def find() -> Place:
     return Place(2, dict.fromkeys(NEEDED, mount), path)
 
 
-def everywhere() -> list[pathlib.Path]:
-    """Each cgroup that may have trees of demos below it.
+def candidates() -> list[pathlib.Path]:
+    """Return each cgroup that may have trees of demos below it.
 
-    :raises DriverError: no demo can be played here.
+    :raises DriverError: no demo can run here.
     """
     place = find()
     return [pathlib.Path(f'{mount}{path}')
@@ -98,7 +99,7 @@ def everywhere() -> list[pathlib.Path]:
 
 
 def _delegated(mount: pathlib.Path) -> str:
-    """Our own cgroup if systemd has delegated it, else ''."""
+    """Return our own cgroup if systemd has delegated it, else ''."""
     for line in OWN.read_text().splitlines():
         if line.startswith('0::/') and '..' not in line:
             path = line.removeprefix('0::').removesuffix('/' + SEAT)
@@ -127,12 +128,12 @@ def _check_offered(place: pathlib.Path) -> None:
 
 
 def pass_on(place: pathlib.Path) -> None:
-    """Have a cgroup v2 give its controllers to those below it.
+    """Enable the controllers of a cgroup v2 in those below it.
 
-    One that is not the host's root may then hold no process itself: those
-    that it holds, ours among them, move into :data:`SEAT` below it.
+    A cgroup that is not the host's root may then have no process itself: its
+    processes, ours among them, move into :data:`SEAT` below it.
 
-    :raises DriverError: it cannot be.
+    :raises DriverError: the kernel refuses it.
     """
     file = place / 'cgroup.subtree_control'
     offered = (place / 'cgroup.controllers').read_text().split()
@@ -144,7 +145,7 @@ def pass_on(place: pathlib.Path) -> None:
                 file.write_text(f'+{name}')
                 break
             except OSError as exc:
-                if exc.errno != errno.EBUSY or not _sit_down(place):
+                if exc.errno != errno.EBUSY or not _move_to_seat(place):
                     raise cgroup_files.explain(
                         exc, f'cannot write +{name} to {file}') from exc
         else:
@@ -154,12 +155,12 @@ def pass_on(place: pathlib.Path) -> None:
                 'cgroup of its own')
 
 
-def stand_up() -> None:
-    """Move what sits in :data:`SEAT` back, where no demo is left.
+def move_back() -> None:
+    """Move the processes in :data:`SEAT` back where no demo is left.
 
-    :raises DriverError: it cannot be.
+    :raises DriverError: one cannot be moved.
     """
-    for place in everywhere():
+    for place in candidates():
         seat = place / SEAT
         if not seat.exists() or any(place.glob(PREFIX + '[0-9a-f]' * 6)):
             continue
@@ -167,18 +168,18 @@ def stand_up() -> None:
             file = place / 'cgroup.subtree_control'
             for name in file.read_text().split():
                 file.write_text(f'-{name}')
-            empty(seat, place)
+            move_all(seat, place)
             seat.rmdir()
         except OSError as exc:
             raise cgroup_files.explain(
                 exc, f'cannot move the processes in {seat} back') from exc
 
 
-def empty(source: pathlib.Path, target: pathlib.Path) -> None:
+def move_all(source: pathlib.Path, target: pathlib.Path) -> None:
     """Move all processes, also those that fork meanwhile.
 
-    Not those that stay whatever is done: a dead one that waits for its
-    parent, and one of a PID namespace that is not ours (0).
+    Dead processes that wait for their parents, and those of another PID
+    namespace (0), cannot be moved.
 
     :raises OSError: one cannot be moved.
     """
@@ -187,8 +188,9 @@ def empty(source: pathlib.Path, target: pathlib.Path) -> None:
             break
 
 
-def _sit_down(place: pathlib.Path) -> bool:
-    """Move the processes of a cgroup to its seat; whether it had any."""
+def _move_to_seat(place: pathlib.Path) -> bool:
+    """Move the processes of a cgroup to its seat; return whether it had
+    any."""
     try:
         return _move(place, place / SEAT)
     except OSError as exc:
@@ -198,7 +200,7 @@ def _sit_down(place: pathlib.Path) -> bool:
 
 
 def _move(source: pathlib.Path, target: pathlib.Path) -> bool:
-    """Move all processes; whether there was one.
+    """Move all processes; return whether there were any.
 
     :raises OSError: one cannot be moved, or ``target`` cannot be made.
     """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The cgroups that the demo makes, and those that one like it left."""
+"""The cgroups of the demo, and those that earlier demos left."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from scavenger_openstack import errors
 END_S = 10.0
 THAW = (('freezer.state', 'THAWED'), ('cgroup.freeze', '0'))
 WEIGHT = {1: ('cpu.shares', 1024), 2: ('cpu.weight', 100)}
-"""The file with the CPU weight of a cgroup, and what all have at first, by
-the version of cgroups."""
+"""The file with the CPU weight of a cgroup, and the default weight, by the
+version of cgroups."""
 KNOBS = ('cpu.shares', 'cpu.cfs_period_us', 'cpu.cfs_quota_us', 'cpu.weight',
          'cpu.max', 'cpu.idle', 'cpuset.cpus', 'cpuset.mems',
          'memory.limit_in_bytes', 'memory.soft_limit_in_bytes',
@@ -36,7 +36,7 @@ def left_over() -> dict[str, list[pathlib.Path]]:
     :raises DriverError: no demo can run here.
     """
     trees: dict[str, list[pathlib.Path]] = {}
-    for place in cgroup_place.everywhere():
+    for place in cgroup_place.candidates():
         for top in place.glob(cgroup_place.PREFIX + '*'):
             trees.setdefault(top.name.removeprefix(
                 cgroup_place.PREFIX), []).append(top)
@@ -44,7 +44,7 @@ def left_over() -> dict[str, list[pathlib.Path]]:
 
 
 def remove(tops: Iterable[pathlib.Path], timeout_s: float = END_S) -> None:
-    """End all that runs in these cgroups or below, then remove them.
+    """End all processes in these cgroups or below, then remove them.
 
     :raises DriverError: something does not end or go in ``timeout_s``.
     """
@@ -62,11 +62,11 @@ def remove(tops: Iterable[pathlib.Path], timeout_s: float = END_S) -> None:
                 f'not end within {timeout_s:g} s of SIGKILL (State in '
                 '/proc/PID/status says why); run scavenger-demo --clean')
         time.sleep(0.01)
-    cgroup_place.stand_up()
+    cgroup_place.move_back()
 
 
 def pids(group: pathlib.Path) -> list[int]:
-    """The processes in a cgroup; none when it is gone."""
+    """Return the processes in a cgroup; none if it is gone."""
     try:
         return [int(pid) for pid in cgroup_members.read(
             f'{group}/{cgroup_members.PROCESSES}').split()]
@@ -76,9 +76,9 @@ def pids(group: pathlib.Path) -> list[int]:
 
 def _kill(groups: Iterable[pathlib.Path],
           frozen: Iterable[pathlib.Path]) -> None:
-    """SIGKILL to all in ``groups``; then thaw ``frozen``, top down.
+    """Send SIGKILL to all in ``groups``; then thaw ``frozen``, top down.
 
-    On v1 what is frozen does not die before it is thawed, and the agent
+    On v1 a frozen process does not die before it is thawed, and the agent
     may freeze it again at any moment: to be repeated until all are gone.
     """
     for group in groups:
@@ -141,7 +141,7 @@ class Tree:
         self.groups.append(below)
 
     def check_entry(self, below: str) -> None:
-        """See whether a process may leave the cgroup it is in for ours.
+        """Check that a process may be moved into our cgroups.
 
         :raises DriverError: it may not.
         """
@@ -163,20 +163,20 @@ class Tree:
             os.waitpid(child, 0)
 
     def procs_files(self, below: str) -> list[str]:
-        """Where a process writes 0 to become a member."""
+        """Return the files where a process writes 0 to become a member."""
         return [f'{top}{below}/cgroup.procs' for top in self._tops]
 
     def remove(self) -> None:
-        """End all that runs in it and remove it.
+        """End all processes in it and remove it.
 
         :raises DriverError: something does not end or go.
         """
         remove(self._tops)
 
     def set_cpu_weight(self, below: str, weight: float) -> None:
-        """Set the CPU weight; 1 is what every cgroup has at first.
+        """Set the CPU weight, in units of the default weight.
 
-        :raises DriverError: the kernel does not take it.
+        :raises DriverError: the kernel does not accept it.
         """
         name, usual = WEIGHT[self.version]
         self._write(self._group('cpu', below) / name,
@@ -191,7 +191,7 @@ class Tree:
         return int(usage.split()[0]) / 1e6
 
     def knobs(self) -> dict[str, str]:
-        """Return what every knob reads now, by its path."""
+        """Return the present text of each knob, by its path."""
         texts: dict[str, str] = {}
         for top in self._tops:
             for below in self.groups:
@@ -202,13 +202,13 @@ class Tree:
         return texts
 
     def changed(self, before: Mapping[str, str]) -> list[str]:
-        """Return what no longer reads as in ``before``, in plain words.
+        """Return the knobs that differ from ``before``, in plain words.
 
-        :param before: what :meth:`knobs` returned
+        :param before: the result of :meth:`knobs`
         """
-        now = self.knobs()
-        return [f'{path}: was {text!r}, is {now.get(path)!r}'
-                for path, text in before.items() if now.get(path) != text]
+        texts = self.knobs()
+        return [f'{path}: was {text!r}, is {texts.get(path)!r}'
+                for path, text in before.items() if texts.get(path) != text]
 
     def _group(self, controller: str, below: str) -> pathlib.Path:
         return pathlib.Path(f'{self._mounts[controller]}{self.name}{below}')

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What ``--keep`` leaves running, and its last screen.
+"""The control plane of ``--keep``, and its last screen.
 
 The standalone of the demo has its control plane: database, conductor and
-API.  What happened is listed by the real ``openstack`` commands.
+API.  The real ``openstack`` commands list the incidents.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import urllib.error
 import urllib.request
 
 from scavenger_openstack import errors
-from scavenger_openstack.ibench import interrupt as interrupt_
+from scavenger_openstack.ibench.interrupt import Interrupt
 
 NEEDED = ('alembic', 'bcrypt', 'flask', 'sqlalchemy', 'openstackclient')
 MARK = 'kept'
@@ -44,7 +44,8 @@ port = {port}
 
 
 def check() -> None:
-    """
+    """Check that the packages of the control plane are installed.
+
     :raises DriverError: a package is missing.
     """
     missing = [name for name in NEEDED
@@ -56,7 +57,7 @@ def check() -> None:
 
 
 def free_port() -> int:
-    """One of loopback that no program listens on."""
+    """Return a port of loopback that no program listens on."""
     with socket.socket() as server:
         server.bind(('127.0.0.1', 0))
         port: int = server.getsockname()[1]
@@ -82,11 +83,11 @@ class Plane:
         return CONFIG.format(sync_s=SYNC_S, port=self._port)
 
     def open(self) -> None:
-        """Let the API's user, which has no rights, come to the database."""
+        """Let the API's user, which has no rights, reach the database."""
         self._directory.chmod(0o711)
 
     def mark(self) -> None:
-        """From now on ``--clean`` ends it."""
+        """Mark the stage as one that ``--clean`` ends."""
         (self._directory / MARK).touch()
 
     @property
@@ -96,7 +97,7 @@ class Plane:
                 '--config-file', str(self._directory / self._config),
                 '--state-dir', str(self._directory / 'state')]
 
-    def wait(self, interrupt: interrupt_.Interrupt) -> None:
+    def wait(self, interrupt: Interrupt) -> None:
         """Wait until the API answers.
 
         :raises DriverError: it does not.
@@ -118,7 +119,7 @@ class Plane:
             interrupt.wait_until(time.monotonic() + POLL_S)
 
     def screen(self) -> str:
-        """What happened, as an operator sees it.
+        """Return the output of the commands that list the incidents.
 
         :raises DriverError: a command fails.
         """
@@ -137,7 +138,7 @@ class Plane:
         return '\n'.join(screens)
 
     def help(self) -> str:
-        """What to type now."""
+        """Return the commands that an operator may try."""
         program = pathlib.Path(sys.executable).with_name(
             'scavenger-standalone')
         command = shlex.join([
@@ -152,7 +153,7 @@ class Plane:
                 'all of it.')
 
     def _variables(self) -> dict[str, str]:
-        """Of ``openstack``, without any of the user's."""
+        """Return the environment of ``openstack``, without the user's."""
         done = subprocess.run(self.environment_command, timeout=COMMAND_S,
                               capture_output=True, text=True, check=False)
         if done.returncode:
@@ -183,5 +184,5 @@ class Plane:
 
 
 def kept(directory: pathlib.Path) -> bool:
-    """Whether the demo of that directory plays on until it is ended."""
+    """Return whether the demo of that directory runs until it is ended."""
     return (directory / MARK).exists()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where the demo runs, and how it leaves no trace.
+"""The stage of the demo, which leaves no trace.
 
 A stage is a directory in /run (held by a lock while its demo lives), one
 tree of cgroups with all load in it, and the machine's switch of delay
@@ -23,7 +23,7 @@ import subprocess
 import time
 import uuid
 
-from scavenger_openstack.demo.stage import accounting as accounting_
+from scavenger_openstack.demo.stage.accounting import Accounting
 from scavenger_openstack.demo.stage import cgroup_place
 from scavenger_openstack.demo.stage import cgroups
 from scavenger_openstack.demo.stage import keep
@@ -61,9 +61,9 @@ def take_lock(directory: pathlib.Path) -> int | None:
 
 
 def left_over() -> set[str]:
-    """Names of demos that are here, alive or not.
+    """Return the names of all demos on this host, alive or not.
 
-    What else is called like our own may be another program's: it stays.
+    Directories and cgroups with other names may be another program's.
     """
     names = {path.name.removeprefix(PREFIX)
              for path in RUN.glob(PREFIX + '*')}
@@ -72,8 +72,8 @@ def left_over() -> set[str]:
 
 
 def clean() -> tuple[list[str], list[str], list[str]]:
-    """Remove what killed demos left: removed, still playing, and what went
-    wrong."""
+    """Remove the rest of killed demos; return the names of those removed and
+    of those still running, and the problems."""
     removed: list[str] = []
     playing: list[str] = []
     problems: list[str] = []
@@ -83,7 +83,7 @@ def clean() -> tuple[list[str], list[str], list[str]]:
         except (errors.DriverError, OSError) as exc:
             problems.append(f'demo {name}: {exc}')
     try:
-        cgroup_place.stand_up()
+        cgroup_place.move_back()
     except errors.DriverError as exc:
         problems.append(str(exc))
     return removed, playing, problems
@@ -106,7 +106,7 @@ def _clean(name: str, removed: list[str], playing: list[str]) -> None:
         return
     try:
         cgroups.remove(cgroups.left_over().get(name, ()))
-        accounting_.Accounting(directory).restore()
+        Accounting(directory).restore()
         remove_directory(directory)
     finally:
         os.close(lock)
@@ -114,8 +114,10 @@ def _clean(name: str, removed: list[str], playing: list[str]) -> None:
 
 
 def remove_directory(directory: pathlib.Path) -> None:
-    """The lock goes last: while it is there, no other process may take the
-    directory for that of a demo that was killed, and remove it as well.
+    """Remove a stage's directory, the lock last.
+
+    While that is there, no other process takes the directory for that of a
+    killed demo and removes it as well.
 
     :raises OSError: something stays.
     """
@@ -129,8 +131,8 @@ def remove_directory(directory: pathlib.Path) -> None:
 
 
 def _end_kept(directory: pathlib.Path) -> int | None:
-    """Ask a demo that plays on until it is ended to end; its lock, None
-    when it still has that, or has removed it."""
+    """End a demo that was started with ``--keep``; return its lock, ``None``
+    if the demo still has the lock or has removed it."""
     with contextlib.suppress(OSError, ValueError, OverflowError):
         if (pid := int((directory / 'lock').read_text())) > 1:
             os.kill(pid, signal.SIGTERM)
@@ -145,7 +147,7 @@ def _end_kept(directory: pathlib.Path) -> int | None:
 
 
 class Stage:
-    """One demo's surroundings; :meth:`remove` works at any moment.
+    """The surroundings of one demo; :meth:`remove` works at any moment.
 
     :param groups: the cgroups below :data:`FOREGROUND`, :data:`BACKGROUND`
     :param cpus: on which all of it runs
@@ -156,13 +158,13 @@ class Stage:
         self.id = uuid.uuid4().hex[:6]
         self.directory = RUN / (PREFIX + self.id)
         self.tree = cgroups.Tree(self.id)
-        self.accounting = accounting_.Accounting(self.directory)
+        self.accounting = Accounting(self.directory)
         self._groups = groups
         self._lock: int | None = None
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def make(self) -> None:
-        """Build it all.
+        """Make the directory and the cgroups, and switch on accounting.
 
         :raises DriverError: the host cannot; :meth:`remove` afterwards.
         """
@@ -210,7 +212,7 @@ class Stage:
         return process
 
     def log(self, name: str) -> pathlib.Path:
-        """Return the file with what a program printed."""
+        """Return the file with the output of a program."""
         return self.directory / f'{name}.log'
 
     def last_line(self, name: str) -> str:
@@ -222,7 +224,7 @@ class Stage:
         return (text.strip().splitlines() or [''])[-1]
 
     def remove(self) -> list[str]:
-        """Remove everything; return what went wrong, in plain words."""
+        """Remove everything; return the problems, in plain words."""
         problems = []
         for remove in (self.tree.remove, self.accounting.restore):
             try:

@@ -59,7 +59,7 @@ class Cgroups:
     A workload's own limits (``vcpus``, ``memory_allotment_bytes``,
     ``allowed_cpus``) are read when it is found and in its first ticks, and
     in turn while it has no limit of ours; mounts and disks are looked at
-    again every :data:`~.base.LOOK_TICKS`.
+    again every :data:`~.base.RESCAN_TICKS`.
 
     :param background_parents: cgroups, as paths below the mount, whose
         children are background workloads
@@ -135,7 +135,7 @@ class Cgroups:
         :raises DriverError: out of descriptors: nothing is known.
         """
         self._ticks += 1
-        other_disks = (not self._ticks % base.LOOK_TICKS
+        other_disks = (not self._ticks % base.RESCAN_TICKS
                        and self._look_again())
         scan = self._parents.scan()
         entries = self._entries

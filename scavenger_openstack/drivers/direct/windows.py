@@ -23,7 +23,7 @@ from typing import NamedTuple
 from typing import Protocol
 from typing import TypeVar
 
-from scavenger_openstack.drivers.base import LOOK_TICKS
+from scavenger_openstack.drivers.base import RESCAN_TICKS
 from scavenger_openstack.drivers import calls
 from scavenger_openstack.drivers.direct import thread_owners
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
@@ -101,7 +101,8 @@ class Windows(abc.ABC, Generic[C]):
         self._domains = domains
         self._owners = thread_owners.ThreadOwners(mounts, root_dir)
         self._logged = logged or log_once.LogOnce()
-        self._closer = calls.Executor('close', CLOSE_S)
+        # Each window is closed, however long those before it take.
+        self._closer = calls.Executor('close', math.inf)
         self._closing: calls.Call | None = None
         self._window: Window[C] | None = None
         self._done: set[str] = set()
@@ -190,7 +191,7 @@ class Windows(abc.ABC, Generic[C]):
                 self.why = ''
             except _FAILURES as exc:
                 self.why = str(exc)
-                self._retry_tick = self._ticks + LOOK_TICKS
+                self._retry_tick = self._ticks + RESCAN_TICKS
         self._counts = counter is not None
         key = 'direct evidence', self.resource
         if not self.why:

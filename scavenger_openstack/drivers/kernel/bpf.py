@@ -24,7 +24,7 @@ import struct
 from typing import Any
 from typing import NamedTuple
 
-from scavenger_openstack.drivers.kernel import perf_event as perf_event_
+from scavenger_openstack.drivers.kernel.perf_event import demands_more
 from scavenger_openstack import errors
 
 
@@ -365,7 +365,7 @@ class Programs:
         if fd < 0:
             raise self.unsupported(f'open {name} by perf_event_open()',
                                    ctypes.get_errno(),
-                                   perf_event_.demands_more())
+                                   demands_more())
         return fd
 
     def _format(self, path: str) -> str:

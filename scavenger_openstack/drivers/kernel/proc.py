@@ -214,7 +214,7 @@ class Proc:
         self._soon = max(0, self._soon - 1)
         if self._online.refresh():
             self._soon = SOON_TICKS
-        if not self._ticks % base.LOOK_TICKS:
+        if not self._ticks % base.RESCAN_TICKS:
             self.cpu_model = self.cpu_model or self._cpu_model()
             isolated = online_cpus.isolated(self._root or '/')
             if isolated != self._isolated:

@@ -164,7 +164,7 @@ class Domains:
                 self.changes += 1
             tracked.counters.set_interfaces(domain.interfaces)
             if domain.vcpus != tracked.snapshot.domain.vcpus:
-                tracked.counters.look_again()
+                tracked.counters.relist()
             tracked.snapshot = snapshot
             return tracked
         if tracked is not None:

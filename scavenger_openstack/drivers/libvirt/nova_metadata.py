@@ -26,7 +26,7 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 from scavenger_openstack.algorithms import classify
-from scavenger_openstack.algorithms import flavor as flavor_
+from scavenger_openstack.algorithms import flavor as flavor_specs
 from scavenger_openstack.drivers.libvirt.safe_xml import shown
 from scavenger_openstack.drivers.libvirt.safe_xml import some
 from scavenger_openstack.types import Knob
@@ -51,7 +51,7 @@ _MASK = re.compile(r'(\^?)([0-9]{1,5})(?:-([0-9]{1,5}))?')
 _MASK_PARTS = 128
 _TRUE = frozenset(('1', 't', 'true', 'on', 'y', 'yes'))
 
-_OURS = flavor_.PREFIX
+_OURS = flavor_specs.PREFIX
 _IMAGE_APPLICATION = 'scavenger_application'
 _NAME_CHARS = 128
 _PROJECT = re.compile('[A-Za-z0-9_-]{1,64}')
@@ -153,7 +153,7 @@ class NovaMetadata:
         element = instance.find(f'{nova}flavor/{nova}extraSpecs')
         self.known = element is not None
         specs = _named(element, f'{nova}extraSpec')
-        flavor = flavor_.read(specs)
+        flavor = flavor_specs.read(specs)
         self._specs(flavor)
         properties = _named(instance.find(
             f'{nova}image/{nova}properties'), f'{nova}property')
@@ -161,7 +161,7 @@ class NovaMetadata:
         for key, value in properties.items():
             self._property(key, value, names=flavor.application is None)
         root = instance.find(f'{nova}root')
-        name = flavor_.application(
+        name = flavor_specs.application(
             flavor.application, properties.get(_IMAGE_APPLICATION),
             image='' if root is None or root.get('type') != 'image'
             else root.get('uuid', ''),
@@ -170,13 +170,13 @@ class NovaMetadata:
         self.application = (f'{self.project}/{name}'
                             if self.project and name else None)
 
-    def _specs(self, flavor: flavor_.Flavor) -> None:
+    def _specs(self, flavor: flavor_specs.Flavor) -> None:
         for fault in flavor.wrong:
             self._wrong(*fault)
         self.priority, self.source, _ = classify.classify(
             flavor=flavor.priority)
         if flavor.application is not None and self.project is None:
-            self._wrong(flavor_.APPLICATION, flavor.application,
+            self._wrong(flavor_specs.APPLICATION, flavor.application,
                         'the project is not known')
         self.floor.update(flavor.floor)
         self.protect = flavor.protect
@@ -188,11 +188,14 @@ class NovaMetadata:
         """
         why = ''
         if key == _IMAGE_APPLICATION:
-            if names and not (self.project and flavor_.is_application(value)):
+            if names and not (self.project
+                              and flavor_specs.is_application(value)):
                 why = ('the project is not known, or the name has not 1 to '
-                       f'{flavor_.APPLICATION_CHARS} printable characters')
+                       f'{flavor_specs.APPLICATION_CHARS} printable '
+                       'characters')
         elif _OURS + key[len(_OURS):] in (
-                flavor_.PRIORITY, flavor_.PROTECT, *flavor_.FLOORS) and \
+                flavor_specs.PRIORITY, flavor_specs.PROTECT,
+                *flavor_specs.FLOORS) and \
                 key.startswith((_OURS, 'scavenger_')):
             why = 'only an extra spec of the flavor can say that'
         if why:

@@ -94,7 +94,7 @@ class Network:
         Called once per tick: a speed that a device reports is looked at again
         now and then, since a bond gains and loses devices.
         """
-        again = not self._ticks % base.LOOK_TICKS
+        again = not self._ticks % base.RESCAN_TICKS
         self._ticks += 1
         capacities = {}
         for name, capacity in self._links.items():

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a VM is on its host, without libvirt: process, cgroups, taps."""
+"""A VM on its host, without libvirt: its process, cgroups and taps."""

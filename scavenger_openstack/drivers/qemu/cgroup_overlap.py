@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
-"""Which cgroups are matters of domains: no VM is looked after twice."""
+"""The cgroups that belong to domains: no VM is limited as a cgroup, too."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ LOG = logging.getLogger(__name__)
 
 
 class DomainCgroups:
-    """Tells workloads that are cgroups from those that are domains, too.
+    """The cgroups of all domains, to leave them out of the other workloads.
 
     :param mounts: where cgroup controllers are mounted
     :ivar machines: the cgroups of each domain, by its UUID
@@ -35,7 +34,7 @@ class DomainCgroups:
         self._logged = log_once.LogOnce()
 
     def follow(self, machines: Mapping[str, DomainCgroup]) -> None:
-        """Take over the domains that there are now, by their UUIDs."""
+        """Replace the domains by these, by their UUIDs."""
         if machines == self.machines:
             return
         self.machines = dict(machines)
@@ -63,19 +62,20 @@ class DomainCgroups:
         if not self.own:
             return samples
         return tuple(sample for sample in samples
-                     if not self._is_ours(sample.workload))
+                     if not self._is_of_domain(sample.workload))
 
-    def _is_ours(self, who: Workload) -> bool:
-        uuid = self._holding.get(who.id) or self._holding.get(who.group or '')
-        for path in () if uuid else upward(who.id):
+    def _is_of_domain(self, workload: Workload) -> bool:
+        uuid = (self._holding.get(workload.id)
+                or self._holding.get(workload.group or ''))
+        for path in () if uuid else upward(workload.id):
             uuid = uuid or self.own.get(path)
         if not uuid:
             return False
-        parent = posixpath.dirname(who.id)
+        parent = posixpath.dirname(workload.id)
         if self._logged.due(parent):
             LOG.warning(
                 'cgroup %s is not watched: it holds, is a part of, or would '
                 'be limited together with the VM %s, which is watched by '
                 '[libvirt] uri; leave it out of [cgroups] %s_parents',
-                who.id, uuid, who.priority)
+                workload.id, uuid, workload.priority)
         return True

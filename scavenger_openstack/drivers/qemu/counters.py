@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What one domain uses, over kept descriptors.
+"""The counters of one domain, over kept descriptors.
 
-Only the kernel is asked: libvirt is not called, and a domain whose
-libvirt or QEMU hangs is read like any other.  The machine's own cgroup tells
+Only the kernel is read: libvirt is not called, and a domain whose
+libvirt or QEMU hangs is read like any other.  The machine's own cgroup has
 CPU time (the emulator's work, too), memory and pressure; the vCPU threads
-tell how long they waited for a CPU; their cgroups, where libvirt puts the
-quota, how long of that was our own doing; the taps tell the network.  Without
-a cgroup of its own (session mode) the process tells CPU time and memory.
+have the time that they waited for a CPU; their cgroups, where libvirt puts
+the quota, have the part of it that our own limits caused; the taps count the
+network.  Without a cgroup of its own (session mode) CPU time and memory are
+those of the process.
 """
 
 from __future__ import annotations
@@ -33,26 +34,26 @@ from scavenger_openstack.types import WorkloadSample
 
 LOG = logging.getLogger(__name__)
 
-LOOK_TICKS = 16
-"""At least so often it is looked for vCPUs and taps that came."""
+RESCAN_TICKS = 16
+"""Ticks from one search for new vCPUs and taps to the next, at most."""
 
 PLUG_TICKS = 4
-"""So often it is asked whether vCPUs have come or gone; in each tick once
-there was a limit, which has to be the sum over all of them."""
+"""Ticks from one check whether vCPUs came or went to the next; it is made in
+each tick once there was a limit, which has to be the sum over all of them."""
 
 NO_BLOCKS: tuple[None, None, None] = (None, None, None)
 NO_DEVICES: LinkBytes = {}
 
 
 class DomainCounters:
-    """The kept descriptors of one domain and what they said last.
+    """The kept descriptors of one domain and their last values.
 
     :param uuid: of the domain, which QEMU has on its command line
     :param mounts: where cgroup controllers are mounted
     :param interfaces: the network devices of the domain on this host
-    :param root_dir: where /proc and /sys are looked for
+    :param root_dir: the directory of /proc and /sys
     :param pressure: sample PSI where it exists
-    :param logged: what was logged of this host
+    :param logged: what was logged of this host already
     :raises WorkloadGone: this process is not (any more) the domain's QEMU.
     :raises OSError: there are no descriptors left.
     """
@@ -66,8 +67,8 @@ class DomainCounters:
         self._taps = Taps(interfaces, root_dir)
         self._counters: counters.Counters | None = None
         self._vcpus: Vcpus | None = None
-        self._tick = pid        # not all domains look in one tick
-        self._again = True
+        self._tick = pid        # not all domains search in the same tick
+        self._relist = True
         self._limited = False
         self._count = 0
         try:
@@ -78,7 +79,7 @@ class DomainCounters:
                     domain_cgroup.sources(self.machine, pressure=pressure),
                     f'/{self.machine.name}', self._logged)
             self._vcpus = Vcpus(self._process, self.machine)
-            self._vcpus.look(again=True)
+            self._vcpus.refresh(relist=True)
             self._vcpus.read()
             self.plugged()
         except OSError as exc:
@@ -95,12 +96,12 @@ class DomainCounters:
 
     @property
     def vcpu_threads(self) -> dict[int, int]:
-        """vCPU -> thread, as they were seen last."""
+        """Return the threads by vCPU, as of the last search."""
         return {} if self._vcpus is None else self._vcpus.threads
 
     @property
     def vcpu_s(self) -> float:
-        """CPU time of the vCPU threads alone, since they were first seen."""
+        """CPU time of the vCPU threads alone, since their first reading."""
         return 0.0 if self._vcpus is None else self._vcpus.run_ns / NS_PER_S
 
     def plugged(self) -> bool:
@@ -110,12 +111,12 @@ class DomainCounters:
         self._count = 0 if self._vcpus is None else len(self._vcpus)
         return before != self._count
 
-    def look_again(self) -> None:
-        """Have the vCPUs listed in the next tick: some came or went."""
-        self._again = True
+    def relist(self) -> None:
+        """List the vCPUs in the next tick, since some came or went."""
+        self._relist = True
 
     def set_interfaces(self, names: Sequence[str]) -> None:
-        """Take over the network devices that the domain has from now on."""
+        """Replace the network devices of the domain by these."""
         self._taps.set(names)
 
     def wake(self) -> None:
@@ -130,23 +131,23 @@ class DomainCounters:
     def sample(self, workload: Workload, blocks: tuple[
             float | None, int | None, int | None] = NO_BLOCKS,
             link_bytes: LinkBytes = NO_DEVICES) -> WorkloadSample | None:
-        """The sample of now, or ``None``: the process is gone.
+        """Return the present sample, ``None`` if the process is gone.
 
         :param blocks: ``io_wait_s``, ``io_ops`` and ``io_bytes``, which only
-            libvirt knows
-        :param link_bytes: by the network devices of the host, empty when that
+            libvirt counts
+        :param link_bytes: of the network devices of the host, empty when that
             is not known
         """
         self._tick += 1
         vcpus = self._vcpus
         if vcpus is None or (
-                self._again or not len(vcpus)
+                self._relist or not len(vcpus)
                 or (self._limited or not self._tick % PLUG_TICKS)
-                and (not self._tick % LOOK_TICKS or vcpus.changed())
+                and (not self._tick % RESCAN_TICKS or vcpus.changed())
                 ) and not self._find_parts(vcpus):
             return None
         if not vcpus.read():
-            self._again = True
+            self._relist = True
             if not self._find_parts(vcpus):
                 return None
             vcpus.read()
@@ -176,33 +177,33 @@ class DomainCounters:
             sent, received, psi_cpu_s, psi_io_s, psi_memory_s, memory)
 
     def _find_parts(self, vcpus: Vcpus) -> bool:
-        """See which vCPUs and taps there are; false: the process is gone."""
+        """Find the vCPUs and taps; return false if the process is gone."""
         try:
-            self._taps.look()
-            if self._counters is not None and self._again:
+            self._taps.refresh()
+            if self._counters is not None and self._relist:
                 self._counters.wake()
-            has_vcpus = vcpus.look(again=self._again)
-            self._again = False
+            has_vcpus = vcpus.refresh(relist=self._relist)
+            self._relist = False
             self._logged.over(('QEMU', self.pid))
             return has_vcpus or self._lives()
         except OSError as exc:
             if exc.errno in GONE:
                 return self._lives()
             if self._logged.due(('QEMU', self.pid), cause=exc.strerror):
-                LOG.warning('QEMU process %s cannot be looked at: %s; which '
-                            'vCPUs and interfaces it has is as before%s',
+                LOG.warning('QEMU process %s cannot be read: %s; its vCPUs '
+                            'and interfaces are taken to be as before%s',
                             self.pid, exc.strerror, log_once.SAME_CAUSE)
             return True
 
     def _lives(self) -> bool:
-        """Return whether the process is there, as far as that can be told."""
+        """Return whether the process runs; true where that is not known."""
         try:
             return self._process.alive()
         except OSError:
             return True
 
     def close(self) -> None:
-        """Give the descriptors back."""
+        """Close the descriptors."""
         self._logged.forget(('QEMU', self._process.pid))
         for reader in (self._counters, self._vcpus, self._process):
             if reader is not None:

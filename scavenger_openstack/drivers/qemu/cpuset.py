@@ -2,13 +2,13 @@
 
 """The CPU set of a domain: that of the cgroups which libvirt made for it.
 
-libvirt has no call that takes a pin away, so a pin of ours would stay in the
-XML and go with the VM to hosts that have other CPUs.  A set of a cgroup does
-not travel, and ends with this run of the domain.
+libvirt has no call that removes a pin, so a pin of ours would stay in the
+XML and move with the VM to hosts that have other CPUs.  A set of a cgroup
+does not move, and ends with this run of the domain.
 
-On version 2 a set bounds all that is below it, whatever libvirt sets there.
-On version 1 it has to hold all sets below it, so libvirt could not plug in a
-vCPU, or pin one, beyond a set of ours: there the set of each cgroup with
+On version 2 a set bounds all sets below it, whatever libvirt sets there.
+On version 1 it has to contain all sets below it, so libvirt could not plug in
+a vCPU, or pin one, outside of our set: there the set of each cgroup with
 threads is set, and that of their parent is not.
 """
 
@@ -36,17 +36,17 @@ _ENTRY = cgroup_files.Entry('cpuset.cpus')
 
 
 class _Part(NamedTuple):
-    """One cgroup."""
+    """One cgroup of a domain, and its CPU set."""
 
     directory: cgroup_files.CgroupDirectory
     cpus: cpuset_tree.FastCpuSet
 
 
 class CpuSet:
-    """That of one run of a domain.
+    """The CPU set of one run of a domain.
 
-    ``allowed`` are the CPUs that libvirt lets its vCPUs use, if it says which:
-    on version 2 the cgroup that is set does not tell.
+    ``allowed`` are the CPUs that libvirt lets its vCPUs use, ``None`` for all:
+    on version 2 the cgroup that is set does not have them.
 
     :raises Unsupported: the domain has no such cgroups.
     :raises DriverError: they cannot be read.
@@ -62,7 +62,7 @@ class CpuSet:
                 cause='cpuset of cgroup_controllers')
         self._version = machine.above['cpuset'].version
         self._root_dir = root_dir
-        # v2 takes no set away from a cgroup with processes.
+        # v2 does not accept an empty set for a cgroup with processes.
         self._no_cpus = format_cpus(online_cpus.possible(root_dir))
         self._directory = self._open(path)
         self._parts: dict[str, _Part] = {}
@@ -72,7 +72,7 @@ class CpuSet:
             self._parts[''] = self._part(self._directory)
 
     def read(self) -> Value | None:
-        """The CPUs that any of it may use, ``None`` for no limit."""
+        """Return the CPUs that any part may use, ``None`` for no limit."""
         if not self._parts:
             self._find_parts()
         cpus: frozenset[int] = frozenset().union(*self._each(
@@ -81,16 +81,17 @@ class CpuSet:
         return format_cpus(cpus & allowed or cpus or allowed) or None
 
     def actions(self) -> list[base.RestoreAction]:
-        """Return what brings back the sets of this moment."""
+        """Return the actions that restore the present sets."""
         self._find_parts()
         return self._each(lambda part: part.directory.action(
             _ENTRY, format_cpus(part.cpus.read()) or self._no_cpus))
 
     def write(self, value: Value, state: base.KnobState | None = None
               ) -> Value | None:
-        """Set the parts that were there at the last :meth:`actions`: all of
-        them, or none.  Each keeps within what its lease says, as far as that
-        leaves it any."""
+        """Set all parts of the last :meth:`actions`, or none.
+
+        Each keeps within its set in the lease, unless no CPU would be left.
+        """
         try:
             cpus = parse_cpus(str(value))
         except ValueError as exc:
@@ -107,9 +108,9 @@ class CpuSet:
         try:
             self._each(write)
         except errors.DriverError:
-            for part, held in before:
+            for part, old_cpus in before:
                 with contextlib.suppress(errors.DriverError):
-                    part.cpus.set(held)
+                    part.cpus.set(old_cpus)
             raise
         self._written = self._links
         return self.read()
@@ -127,7 +128,7 @@ class CpuSet:
                                                        self._root_dir))
 
     def _find_parts(self) -> None:
-        """See which parts there are."""
+        """Open the parts that are there now."""
         links = self._directory.links()
         if self._version == 2 or links == self._links:
             return
@@ -151,7 +152,7 @@ class CpuSet:
     def _each(self, do: Callable[[_Part], T]) -> list[T]:
         """Call ``do`` for each part that is still there.
 
-        :raises WorkloadGone: none is.
+        :raises WorkloadGone: no part is.
         """
         results = []
         for name, part in list(self._parts.items()):

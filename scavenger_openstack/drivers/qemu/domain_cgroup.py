@@ -30,7 +30,7 @@ _PART = re.compile('emulator|vcpu[0-9]+|iothread[0-9]+')
 
 
 class DomainCgroup(NamedTuple):
-    """Where the cgroups of one domain are.
+    """The places of the cgroups of one domain.
 
     ``name`` is the same in all hierarchies.  ``above`` maps a controller to
     the directory that the machine's own is in, ``parts`` to the one that the
@@ -42,14 +42,15 @@ class DomainCgroup(NamedTuple):
     parts: Mapping[str, str]
 
     def path(self, controller: str) -> str | None:
-        """The machine's own directory; ``None`` where it has none."""
+        """Return the machine's own directory; ``None`` where it has none."""
         mount = self.above.get(controller)
         return None if mount is None else f'{mount.path}/{self.name}'
 
     def place(self, virt_type: str) -> Place | None:
-        """Return where hardware counters see the domain; ``None``: nowhere.
+        """Return where hardware counters count the domain, ``None`` for
+        nowhere.
 
-        What the host does for a guest is not the guest's work, unless QEMU
+        The work of the host for a guest is not the guest's work, unless QEMU
         is the CPU, too: of an emulated guest nothing runs as a guest.
 
         :param virt_type: of the domain, ``kvm`` or ``qemu``
@@ -97,8 +98,8 @@ def machine(text: str, mounts: Mapping[str, Mount]) -> DomainCgroup | None:
 
 
 def sources(place: DomainCgroup, *, pressure: bool) -> list[Source]:
-    """Return what to read in the machine's own cgroup: not its I/O, since
-    libvirt knows more about disks."""
+    """Return the files to read in the machine's own cgroup: none of its I/O,
+    since libvirt counts more of disks."""
     mounts = {name: mount for name, mount in place.above.items()
               if name != 'blkio'}
     files = counters.sources(mounts, (), pressure=pressure)
@@ -111,5 +112,5 @@ def sources(place: DomainCgroup, *, pressure: bool) -> list[Source]:
 
 
 def usage_us(data: bytes, values: counters.Values) -> None:
-    """Parse v2 ``cpu.stat``; another hierarchy tells what was throttled."""
+    """Parse v2 ``cpu.stat``; the throttled time is in another hierarchy."""
     values[CPU_S] = rows.number(data, b'usage_usec ') / US_PER_S

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``cpu.idle`` of a domain: libvirt has no word for it."""
+"""``cpu.idle`` of a domain, which libvirt does not have."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RULES = knobs.rules(tuple)
 
 
 class Idle:
-    """That of the machine's own cgroup, which holds nothing but the domain.
+    """``cpu.idle`` of the machine's own cgroup, which has only the domain.
 
     :raises Unsupported: the domain has no such cgroup.
     :raises DriverError: it cannot be opened.

@@ -2,8 +2,8 @@
 
 """The QEMU process of a domain, over kept descriptors in /proc.
 
-What holds one talks to the same process for ever: when that is gone every
-access says so, also when another process got its number.
+The descriptors are of the same process for ever: when that is gone each
+access fails, also when another process got its number.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from scavenger_openstack.drivers.kernel import rows
 from scavenger_openstack import errors
 
 RUN_DIR = '/run/libvirt/qemu'
-"""Where libvirt keeps the PID of each domain, as NAME.pid: a name cannot
-hold a slash, and nothing in it is escaped."""
+"""The directory where libvirt keeps the PID of each domain, as NAME.pid: a
+name cannot have a slash, and nothing in it is escaped."""
 
 GONE = cgroup_files.ABSENT | {errno.ESRCH}
-"""What the kernel answers about a process that is gone, and about files of
-one that lives: :meth:`Process.alive` tells which."""
+"""Errors for a process that is gone, and for missing files of one that lives:
+:meth:`Process.alive` distinguishes them."""
 
 READ_ONLY = os.O_RDONLY | os.O_CLOEXEC
 BYTES_PER_KIB = 1024
@@ -32,9 +32,9 @@ _HZ = os.sysconf('SC_CLK_TCK')
 
 
 def pid_of(name: str, run_dir: str = RUN_DIR) -> int:
-    """The process that libvirt says a domain is.
+    """Return the PID of a domain, from libvirt's file.
 
-    :raises WorkloadGone: it runs no more, or never did.
+    :raises WorkloadGone: it does not run.
     """
     path = f'{run_dir}/{name}.pid'
     try:
@@ -89,7 +89,7 @@ class Process:
             raise
 
     def open(self, path: str, flags: int = 0) -> int:
-        """A descriptor of something below the process's directory.
+        """Return a descriptor of a file below the process's directory.
 
         :raises OSError: it is not there (any more).
         """
@@ -113,7 +113,7 @@ class Process:
     def alive(self) -> bool:
         """Return whether the process has not ended, waited for or not."""
         try:
-            data = self._again('stat')
+            data = self._reread('stat')
         except OSError as exc:
             if exc.errno in GONE:
                 return False
@@ -121,29 +121,29 @@ class Process:
         return data[data.rindex(b')') + 2:][:1] not in (b'Z', b'X')
 
     def usage(self) -> tuple[float, int]:
-        """CPU seconds, of all threads ever, and bytes of memory.
+        """Return CPU seconds, of all threads ever, and bytes of memory.
 
-        Memory is what a cgroup counts, too: not the page cache.  ``status``
-        tells it at no cost, unlike ``smaps_rollup``, which walks through all
-        pages of the guest and holds its memory map meanwhile.
+        Memory is counted as in a cgroup, without the page cache.  ``status``
+        has it at no cost, unlike ``smaps_rollup``, which walks through all
+        pages of the guest and locks its memory map meanwhile.
 
         :raises OSError: it is gone.
-        :raises ValueError: the kernel says something unknown.
+        :raises ValueError: the kernel's text is not understood.
         """
-        data = self._again('stat')
+        data = self._reread('stat')
         fields = data[data.rindex(b')'):].split(b' ', 14)
-        data = self._again('status')
+        data = self._reread('status')
         return (int(fields[12]) + int(fields[13])) / _HZ, (
             BYTES_PER_KIB * rows.total(data, b'RssAnon:', b'RssShmem:'))
 
-    def _again(self, file: str) -> bytes:
+    def _reread(self, file: str) -> bytes:
         fd = self._fds.get(file)
         if fd is None:
             fd = self._fds[file] = self.open(file)
         return os.pread(fd, _READ_SIZE, 0)
 
     def close(self) -> None:
-        """Give the descriptors back."""
+        """Close the descriptors."""
         fds = (self.fd, *self._fds.values())
         self.fd, self._fds = -1, {}
         for fd in fds:

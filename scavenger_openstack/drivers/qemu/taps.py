@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the network devices of a VM have counted on this host."""
+"""The bytes that the network devices of a VM have counted on this host."""
 
 from __future__ import annotations
 
@@ -11,19 +11,23 @@ from scavenger_openstack.drivers.kernel.rtnetlink import LinkBytes
 
 
 class _Tap:
-    """What the guest sends arrives at its tap, but a macvtap sees it the way
-    the guest does."""
+    """One device.  A tap counts as received what the guest sends; a macvtap
+    counts as the guest does.
 
-    __slots__ = ('index', 'path', 'received', 'seen', 'sent', 'swapped')
+    ``counted_index`` is the index of the device whose bytes were added last.
+    """
+
+    __slots__ = ('counted_index', 'index', 'path', 'received', 'sent',
+                 'swapped')
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.index = self.seen = 0
+        self.index = self.counted_index = 0
         self.sent = self.received = 0
         self.swapped = False
 
-    def look(self) -> None:
-        """Read its index, 0 when this host has no such device (yet)."""
+    def read_index(self) -> None:
+        """Read its index, 0 if this host has no such device (yet)."""
         try:
             with open(f'{self.path}/ifindex', 'rb') as file:
                 self.index = int(file.read())
@@ -36,8 +40,8 @@ class _Tap:
 class Taps:
     """The devices of one VM, in the agent's network namespace.
 
-    The totals count from when each was first seen, and never go back when
-    one is taken out.
+    The totals count from the first reading of each device, and do not fall
+    when one is taken out.
     """
 
     def __init__(self, names: Sequence[str], root_dir: str = '/') -> None:
@@ -47,38 +51,39 @@ class Taps:
         self.set(names)
 
     def set(self, names: Sequence[str]) -> None:
-        """Take over the devices that there are from now on."""
+        """Replace the devices by these."""
         for name in self._taps.keys() - set(names):
             del self._taps[name]
         for name in names:
             self._taps.setdefault(name, _Tap(f'{self._net}/{name}'))
-        self.look()
+        self.refresh()
 
-    def look(self) -> None:
-        """Find the taps that came."""
+    def refresh(self) -> None:
+        """Find new devices."""
         for tap in self._taps.values():
             if not tap.index:
-                tap.look()
+                tap.read_index()
 
     def read(self, link_bytes: LinkBytes) -> tuple[int | None, int | None]:
-        """Bytes that the guest has sent and received; unknown while one of
-        its devices has never been seen, or without any.
+        """Return the bytes that the guest has sent and received; ``None``
+        without devices, and until each of them was read once.
 
-        :param link_bytes: by all devices of the host, empty when unknown
+        :param link_bytes: of all devices of the host, empty when unknown
         """
         if not self._taps or not link_bytes:
             return None, None
         complete = True
         for tap in self._taps.values():
-            now = link_bytes.get(tap.index)
-            if now is None:
-                if tap.index:
-                    tap.look()      # taken out; another may get its name
-                complete = complete and bool(tap.seen)
+            counted = link_bytes.get(tap.index)
+            if counted is None:
+                if tap.index:   # taken out; another may get its name
+                    tap.read_index()
+                complete = complete and bool(tap.counted_index)
                 continue
-            sent, received = now[::-1] if tap.swapped else now
-            if tap.seen == tap.index:
+            sent, received = counted[::-1] if tap.swapped else counted
+            if tap.counted_index == tap.index:
                 self._sent += sent - tap.sent
                 self._received += received - tap.received
-            tap.seen, tap.sent, tap.received = tap.index, sent, received
+            tap.counted_index = tap.index
+            tap.sent, tap.received = sent, received
         return (self._sent, self._received) if complete else (None, None)

@@ -2,8 +2,8 @@
 
 """The vCPU threads of a QEMU process: how long they ran and waited.
 
-libvirt puts each into a cgroup of its own; without that (session mode) the
-names that QEMU gives its threads tell them apart.
+libvirt puts each into a cgroup of its own; without that (session mode) they
+are found by the names that QEMU gives its threads.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Vcpu:
         self.sched = sched
         self.stat: int | None = None
         self.data = b''
-        self.run_ns = self.delay_ns = -1        # not read so far
+        self.run_ns = self.delay_ns = -1        # not read yet
         self.throttled_s: float | None = None
         self.off = False
 
@@ -51,18 +51,18 @@ class _Vcpu:
             assert self.stat is not None
             data = os.pread(self.stat, 1024, 0)
             if b'throttled_time ' in data:      # version 1
-                now = rows.number(data, b'throttled_time ') / NS_PER_S
+                total_s = rows.number(data, b'throttled_time ') / NS_PER_S
             else:
-                now = rows.number(data, b'throttled_usec ') / US_PER_S
+                total_s = rows.number(data, b'throttled_usec ') / US_PER_S
         except (OSError, ValueError) as exc:
             self.throttled_s = None
             if getattr(exc, 'errno', None) in ABSENT and self.stat is not None:
                 os.close(self.stat)     # its controller was turned off
                 self.stat = None
             return 0.0
-        self.throttled_s = now
+        self.throttled_s = total_s
         self.off = b'nr_periods 0\n' in data
-        return 0.0 if before is None else max(0.0, now - before)
+        return 0.0 if before is None else max(0.0, total_s - before)
 
     def close(self) -> None:
         os.close(self.sched)
@@ -71,10 +71,10 @@ class _Vcpu:
 
 
 class Vcpus:
-    """What all vCPUs of a domain add up to.
+    """The totals of all vCPUs of a domain.
 
-    The totals count from when each was first seen, and never go back when
-    one is taken out.
+    They count from the first reading of each vCPU, and do not fall when one
+    is taken out.
     """
 
     def __init__(self, process: Process, machine: DomainCgroup | None) -> None:
@@ -87,35 +87,35 @@ class Vcpus:
                          if name in machine.parts), '')
             self._parts = machine.parts.get(name, self._parts)
             self._quota = name == 'cpu'
-        self._known: dict[int, _Vcpu] = {}
+        self._vcpus: dict[int, _Vcpu] = {}
         self._links = -1
-        self._tick = process.pid        # not all domains in one tick
+        self._tick = process.pid        # not all domains in the same tick
         self._awake_until = 0
         self._fd = process.open(self._parts, os.O_DIRECTORY)
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._vcpus)
 
     @property
     def threads(self) -> dict[int, int]:
-        """vCPU -> thread, as they were seen last."""
-        return {number: vcpu.tid for number, vcpu in self._known.items()}
+        """Return the threads by vCPU, as of the last search."""
+        return {number: vcpu.tid for number, vcpu in self._vcpus.items()}
 
     @property
     def delay_s(self) -> float | None:
-        """Return how long they waited for a CPU, unknown while one does not
-        say."""
-        vcpus = self._known.values()
+        """Return how long they waited for a CPU, ``None`` while that of one is
+        not known."""
+        vcpus = self._vcpus.values()
         return (None if not vcpus or any(vcpu.run_ns < 0 for vcpu in vcpus)
                 else self.delay_ns / NS_PER_S)
 
     def read(self) -> bool:
-        """Bring the totals up to now; false: a thread is gone."""
+        """Add up the counters; return false if a thread is gone."""
         self._tick += 1
         full = (not self._tick % _FULL_READ_TICKS
                 or self._tick <= self._awake_until)
         pread = os.pread
-        for vcpu in self._known.values():
+        for vcpu in self._vcpus.values():
             try:
                 data = pread(vcpu.sched, 64, 0)
             except OSError:
@@ -136,14 +136,14 @@ class Vcpus:
             if vcpu.stat is not None and (full or not vcpu.off):
                 self.throttled_s += vcpu.throttled()
                 if vcpu.stat is None:
-                    self._links = -1    # look for it again
+                    self._links = -1    # search for it again
         return True
 
     def throttled(self, machine_s: float | None) -> float | None:
         """Return how long they were kept from running by quotas of their own
         and, ``machine_s``, of the machine's cgroup."""
         limited = machine_s is not None
-        for vcpu in self._known.values():
+        for vcpu in self._vcpus.values():
             if vcpu.stat is not None:
                 if vcpu.throttled_s is None:
                     return None
@@ -151,45 +151,45 @@ class Vcpus:
         return (machine_s or 0.0) + self.throttled_s if limited else None
 
     def wake(self) -> None:
-        """Read all files the next times: a quota was set, of which the
-        kernel has nothing to tell until its first period is over."""
+        """Read all files in the next ticks, since a quota was set: the kernel
+        counts nothing of it until its first period is over."""
         self._awake_until = self._tick + _WAKE_TICKS
 
     def changed(self) -> bool:
-        """Return whether one came or went since they were looked at, as far as
-        they have cgroups."""
+        """Return whether a vCPU came or went since the last search; false
+        where they have no cgroups."""
         return (self._parts != 'task'
                 and os.fstat(self._fd).st_nlink != self._links)
 
-    def look(self, *, again: bool) -> bool:
-        """See which there are; false: none.
+    def refresh(self, *, relist: bool) -> bool:
+        """Find the vCPUs; return false if there are none.
 
-        Who comes or goes changes the link count of what holds them, so that
-        it is not listed unless that did, or it is to be listed ``again``.
+        A vCPU that comes or goes changes the link count of the directory, so
+        that is listed only after a change, or for ``relist``.
 
         :raises OSError: the process is gone, or no descriptors are left.
         """
         links = os.fstat(self._fd).st_nlink
-        if links == self._links and not again:
-            return bool(self._known)
-        groups = {} if self._parts == 'task' else self._groups()
-        threads = groups or self._named()
-        for number, vcpu in list(self._known.items()):
+        if links == self._links and not relist:
+            return bool(self._vcpus)
+        groups = {} if self._parts == 'task' else self._threads_by_group()
+        threads = groups or self._threads_by_name()
+        for number, vcpu in list(self._vcpus.items()):
             if vcpu.tid != threads.get(number):
-                del self._known[number]
+                del self._vcpus[number]
                 vcpu.close()
         for number, tid in threads.items():
-            if tid and number not in self._known:
-                self._meet(number, tid)
+            if tid and number not in self._vcpus:
+                self._add(number, tid)
         if groups and self._quota:
-            for number, vcpu in self._known.items():
-                self._find_stat(number, vcpu)
-        # One that is being made has no thread yet: look again.
-        self._links = links if len(self._known) == len(threads) else -1
-        return bool(self._known)
+            for number, vcpu in self._vcpus.items():
+                self._open_stat(number, vcpu)
+        # One that is being made has no thread yet: search again.
+        self._links = links if len(self._vcpus) == len(threads) else -1
+        return bool(self._vcpus)
 
-    def _groups(self) -> dict[int, int]:
-        """vCPU -> thread, or 0, from their cgroups."""
+    def _threads_by_group(self) -> dict[int, int]:
+        """Return the thread of each vCPU, or 0, from their cgroups."""
         groups = {}
         for name in os.listdir(self._fd):
             match = _GROUP.fullmatch(name)
@@ -209,9 +209,9 @@ class Vcpus:
             return int(threads[0]) if threads else 0
         return 0
 
-    def _named(self) -> dict[int, int]:
-        """vCPU -> thread, as QEMU named them."""
-        named = {}
+    def _threads_by_name(self) -> dict[int, int]:
+        """Return the thread of each vCPU, from the names of the threads."""
+        by_vcpu = {}
         fd = self._process.open('task', os.O_DIRECTORY)
         try:
             threads = os.listdir(fd)
@@ -223,18 +223,18 @@ class Vcpus:
             except FileNotFoundError:
                 continue        # it ended meanwhile
             if match:
-                named[int(match[1] or 0)] = int(tid)
-        return named
+                by_vcpu[int(match[1] or 0)] = int(tid)
+        return by_vcpu
 
-    def _meet(self, number: int, tid: int) -> None:
+    def _add(self, number: int, tid: int) -> None:
         try:
             sched = self._process.open(f'task/{tid}/schedstat')
         except FileNotFoundError:
             return              # it ended meanwhile, or nothing counts it
-        self._known[number] = _Vcpu(tid, sched)
+        self._vcpus[number] = _Vcpu(tid, sched)
 
-    def _find_stat(self, number: int, vcpu: _Vcpu) -> None:
-        """A thread is there before its cgroup."""
+    def _open_stat(self, number: int, vcpu: _Vcpu) -> None:
+        """Open the counters of its cgroup, which is made after the thread."""
         if vcpu.stat is None:
             with contextlib.suppress(FileNotFoundError):
                 vcpu.stat = os.open(f'vcpu{number}/cpu.stat', READ_ONLY,
@@ -242,9 +242,9 @@ class Vcpus:
                 vcpu.data = b''      # to be read the next time
 
     def close(self) -> None:
-        """Give the descriptors back."""
-        for vcpu in self._known.values():
+        """Close the descriptors."""
+        for vcpu in self._vcpus.values():
             vcpu.close()
         if self._fd >= 0:
             os.close(self._fd)
-        self._known, self._fd = {}, -1
+        self._vcpus, self._fd = {}, -1

@@ -14,7 +14,8 @@ import pathlib
 import subprocess
 
 from scavenger_openstack import errors
-from scavenger_openstack.ibench.host import cgroup as cgroup_
+from scavenger_openstack.ibench.host.cgroup import Cgroup
+from scavenger_openstack.ibench.host.cgroup import is_alive
 from scavenger_openstack.ibench.interrupt import Interrupt
 from scavenger_openstack.ibench import run
 
@@ -62,7 +63,7 @@ class Link:
                 f'{exc}; a link of its own needs network namespaces and '
                 'veth, --address does without') from exc
 
-    def serve(self, program: pathlib.Path, cgroup: cgroup_.Cgroup | None,
+    def serve(self, program: pathlib.Path, cgroup: Cgroup | None,
               interrupt: Interrupt, cpus: Iterable[int]
               ) -> None:
         """Start the remote end and wait until it listens.
@@ -121,7 +122,7 @@ def _delete(name: str) -> None:
 def remove_leftovers() -> None:
     """Remove namespaces of runs whose process is gone."""
     for path in NETNS.glob(PREFIX + '*-*'):
-        if not cgroup_.is_alive(
+        if not is_alive(
                 path.name.removeprefix(PREFIX).partition('-')[0]):
             # Another run may be at it, too.
             with contextlib.suppress(errors.DriverError):

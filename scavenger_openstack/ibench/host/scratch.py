@@ -12,7 +12,7 @@ import shutil
 import tempfile
 
 from scavenger_openstack import errors
-from scavenger_openstack.ibench.host import cgroup as cgroup_
+from scavenger_openstack.ibench.host.cgroup import is_alive
 
 ROOM = pathlib.Path('/var/tmp')
 """On a disk, where /tmp may be memory."""
@@ -43,6 +43,6 @@ def remove_leftovers() -> None:
     for path in ROOM.glob(PREFIX + '*-*'):
         if not path.is_symlink() and path.is_dir() \
                 and path.lstat().st_uid == os.geteuid() \
-                and not cgroup_.is_alive(
+                and not is_alive(
                     path.name.removeprefix(PREFIX).partition('-')[0]):
             shutil.rmtree(path, ignore_errors=True)

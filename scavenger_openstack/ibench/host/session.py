@@ -14,7 +14,7 @@ from scavenger_openstack import errors
 from scavenger_openstack.ibench import build
 from scavenger_openstack.ibench import geometry
 from scavenger_openstack.ibench.host.cgroup import Cgroup
-from scavenger_openstack.ibench.host import link as link_
+from scavenger_openstack.ibench.host import link as host_link
 from scavenger_openstack.ibench.host import lock
 from scavenger_openstack.ibench.host import scratch
 from scavenger_openstack.ibench.interrupt import Interrupt
@@ -68,7 +68,7 @@ def remove_leftovers(parent: str | None = '/') -> None:
     """
     scratch.remove_leftovers()
     if os.geteuid() == 0:
-        link_.remove_leftovers()
+        host_link.remove_leftovers()
         if parent is not None:
             Cgroup(parent).remove_leftovers()
 
@@ -92,7 +92,7 @@ def _realtime() -> Iterator[None]:
 
 @contextlib.contextmanager
 def linked(host: run.Host, cpus: Sequence[int]
-           ) -> Iterator[tuple[run.Host, link_.Link]]:
+           ) -> Iterator[tuple[run.Host, host_link.Link]]:
     """Make a link with a remote end that serves.
 
     :param cpus: those of the kernel; the remote end shares them, so that
@@ -109,7 +109,7 @@ def linked(host: run.Host, cpus: Sequence[int]
             'network_bandwidth needs a remote end: name one with --address '
             'IP:PORT, where "scavenger-ibench serve" runs, or run it as '
             'root, which makes a link of its own')
-    link = link_.Link()
+    link = host_link.Link()
     with contextlib.ExitStack() as stack:
         stack.callback(link.remove)
         link.make()

@@ -20,7 +20,7 @@ from scavenger_openstack.ibench.profile import signals
 from scavenger_openstack.ibench.profile.work import Work
 from scavenger_openstack.ibench import report
 from scavenger_openstack.plot import heat
-from scavenger_openstack.plot import page as page_
+from scavenger_openstack.plot import page as html_page
 from scavenger_openstack import text
 from scavenger_openstack.wire import profile
 
@@ -106,7 +106,7 @@ def page(document: report.Document, notes: Iterable[str], workload: str
     return heat.page(workload, document, [
         *(f'<p>{html.escape(line)}.</p>'
           for line in (_qos_line(document), *notes)),
-        page_.table(TITLES, _rows(document))])
+        html_page.table(TITLES, _rows(document))])
 
 
 def _qos_line(document: report.Document) -> str:

@@ -15,12 +15,12 @@ from scavenger_openstack.ibench.interrupt import SLICE_S
 from scavenger_openstack.ibench.profile import injection
 from scavenger_openstack.ibench.profile import signals
 from scavenger_openstack.ibench.profile.work import Work
-from scavenger_openstack.ibench.profile import workload as workload_
+from scavenger_openstack.ibench.profile import workload as profiled_workload
 from scavenger_openstack.ibench import run
 
 
 def start_load(stack: contextlib.ExitStack, work: Work,
-               workload: workload_.Workload | None) -> signals.Signal:
+               workload: profiled_workload.Workload | None) -> signals.Signal:
     """Start command and meter, and return the signal.
 
     They end with ``stack``.
@@ -45,7 +45,8 @@ def start_load(stack: contextlib.ExitStack, work: Work,
         process = start(wish.command, work.cpus.workload,
                         is_printed=is_printed and wish.meter is None)
         stack.callback(run.end_process, process)
-        workload = workload_.of_group(signals.name_of(process), process.pid)
+        workload = profiled_workload.of_group(signals.name_of(process),
+                                              process.pid)
     if wish.meter is not None:
         process = start(wish.meter, is_printed=is_printed)
         stack.callback(run.end_process, process)
@@ -84,4 +85,4 @@ def _start(cgroup: Cgroup | None, text: str,
             shlex.split(text), cgroup, cpus, stderr=None,
             stdout=subprocess.PIPE if is_printed else subprocess.DEVNULL)
     except errors.ConfigError as exc:
-        raise workload_.Unfit(str(exc)) from exc
+        raise profiled_workload.Unfit(str(exc)) from exc

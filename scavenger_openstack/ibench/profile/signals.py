@@ -8,7 +8,7 @@ from collections.abc import Callable
 import contextlib
 import os
 import select
-import signal as signal_
+import signal as unix_signal
 import statistics
 import subprocess
 import time
@@ -18,7 +18,7 @@ from typing import Protocol
 from scavenger_openstack.drivers.kernel import perf_event
 from scavenger_openstack.drivers.perf import grade
 from scavenger_openstack import errors
-from scavenger_openstack.ibench.profile import workload as workload_
+from scavenger_openstack.ibench.profile import workload as profiled_workload
 from scavenger_openstack.ibench.profile.workload import Unfit
 from scavenger_openstack.ibench import run
 
@@ -64,11 +64,11 @@ class Counted(NamedTuple):
     """
 
     below: bool
-    of: Callable[[workload_.Times, int | None], float | None]
+    of: Callable[[profiled_workload.Times, int | None], float | None]
     help: str
 
 
-def _progress(passed: workload_.Times, instructions: int | None
+def _progress(passed: profiled_workload.Times, instructions: int | None
               ) -> float | None:
     wanted_ns = passed.ran + passed.cpu_wait + (passed.io_wait or 0)
     if not wanted_ns:
@@ -76,12 +76,12 @@ def _progress(passed: workload_.Times, instructions: int | None
     return (passed.ran if instructions is None else instructions) / wanted_ns
 
 
-def _run_delay(passed: workload_.Times, instructions: int | None
+def _run_delay(passed: profiled_workload.Times, instructions: int | None
                ) -> float | None:
     return passed.cpu_wait / passed.ran if passed.ran else None
 
 
-def _io_wait(passed: workload_.Times, instructions: int | None
+def _io_wait(passed: profiled_workload.Times, instructions: int | None
              ) -> float | None:
     return (passed.io_wait / passed.ran
             if passed.ran and passed.io_wait is not None else None)
@@ -102,11 +102,12 @@ class CountedSignal:
 
     wake: run.Source | None = None
 
-    def __init__(self, name: str, workload: workload_.Workload) -> None:
+    def __init__(self, name: str, workload: profiled_workload.Workload
+                 ) -> None:
         self._name = name
         self._counted = COUNTED[name]
         self._workload = workload
-        self._disks = workload_.counts_disk_waits()
+        self._disks = profiled_workload.counts_disk_waits()
         if name == 'io_wait' and not self._disks:
             raise Unfit('io_wait is not counted: this kernel does it after '
                         'sysctl kernel.task_delayacct=1, for threads that '
@@ -114,7 +115,7 @@ class CountedSignal:
         self._counters = (_open_counters(workload)
                           if name == 'progress' else None)
         self._end_s = 0.0
-        self._times: dict[int, workload_.Times] = {}
+        self._times: dict[int, profiled_workload.Times] = {}
         self._instructions: int | None = None
 
     @property
@@ -130,7 +131,7 @@ class CountedSignal:
     def read(self, now_s: float) -> float | None:
         if now_s < self._end_s:
             return None
-        passed = workload_.passed(self._times, self._read_times())
+        passed = profiled_workload.passed(self._times, self._read_times())
         count = self._read_instructions()
         value = self._counted.of(
             passed, None if count is None or self._instructions is None
@@ -141,9 +142,9 @@ class CountedSignal:
                 f'{self._name} has no value: give it load or more --seconds')
         return value        # None: the turn goes on until it has run
 
-    def _read_times(self) -> dict[int, workload_.Times]:
-        return workload_.read_times(self._workload.threads(),
-                                    disks=self._disks)
+    def _read_times(self) -> dict[int, profiled_workload.Times]:
+        return profiled_workload.read_times(self._workload.threads(),
+                                            disks=self._disks)
 
     def _read_instructions(self) -> int | None:
         values = self._counters.read() if self._counters else None
@@ -154,7 +155,7 @@ class CountedSignal:
             self._counters.close()
 
 
-def _open_counters(workload: workload_.Workload
+def _open_counters(workload: profiled_workload.Workload
                    ) -> perf_event.CgroupCounters | None:
     """Count the instructions of a workload; None: nothing does here."""
     if workload.place is None or not perf_event.supported():
@@ -299,7 +300,7 @@ def name_of(process: subprocess.Popen[bytes]) -> str:
 
 def _ended(process: subprocess.Popen[bytes]) -> str:
     status = process.wait()
-    how = (f'was ended by {signal_.Signals(-status).name}' if status < 0
+    how = (f'was ended by {unix_signal.Signals(-status).name}' if status < 0
            else f'ended with status {status}')
     return (f'{name_of(process)} {how} in the middle of the profile: it is '
             'to ' + ('end with status 0' if status else

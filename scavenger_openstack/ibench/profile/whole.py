@@ -25,10 +25,13 @@ from scavenger_openstack.ibench.profile import injection
 from scavenger_openstack.ibench.profile import load
 from scavenger_openstack.ibench.profile import measure
 from scavenger_openstack.ibench.profile import signals
-from scavenger_openstack.ibench.profile import wish as wish_
+from scavenger_openstack.ibench.profile.wish import choose_cpus
+from scavenger_openstack.ibench.profile.wish import choose_qos
+from scavenger_openstack.ibench.profile.wish import SHORT_S
+from scavenger_openstack.ibench.profile.wish import Wish
 from scavenger_openstack.ibench.profile.work import Probe
 from scavenger_openstack.ibench.profile.work import Work
-from scavenger_openstack.ibench.profile import workload as workload_
+from scavenger_openstack.ibench.profile import workload as profiled_workload
 from scavenger_openstack.ibench.profile.workload import Unfit
 from scavenger_openstack.ibench.progress import Progress
 from scavenger_openstack.ibench import report
@@ -51,7 +54,7 @@ START_S = 0.15
 LONGEST_REASON = 200
 
 
-def make_profile(wish: wish_.Wish, interrupt: Interrupt,
+def make_profile(wish: Wish, interrupt: Interrupt,
                  show: Callable[[str], None] = print
                  ) -> tuple[report.Document, list[str]]:
     """Return the document of a profile, and notes for the operator.
@@ -62,11 +65,12 @@ def make_profile(wish: wish_.Wish, interrupt: Interrupt,
     :raises DriverError: what was made for it cannot be removed.
     :raises Interrupted: a signal came.
     """
-    qos = wish_.choose_qos(wish)
-    workload = (workload_.of_cgroup(wish.cgroup) if wish.cgroup is not None
-                else workload_.of_instance(wish.instance)
+    qos = choose_qos(wish)
+    workload = (profiled_workload.of_cgroup(wish.cgroup)
+                if wish.cgroup is not None
+                else profiled_workload.of_instance(wish.instance)
                 if wish.instance is not None else None)
-    cpus = wish_.choose_cpus(wish, workload)
+    cpus = choose_cpus(wish, workload)
     with contextlib.ExitStack() as stack:
         host, notes = stack.enter_context(session.opened(
             interrupt=interrupt, parent=wish.parent, alone=True,
@@ -81,7 +85,7 @@ def make_profile(wish: wish_.Wish, interrupt: Interrupt,
                 wish.parent if os.geteuid() == 0 else None),
             cpus=cpus.core, path=path, address=wish.address, seed=wish.seed)
         work = Work(
-            wish, host, cpus, chosen, qos, wish_.SHORT_S if wish.short
+            wish, host, cpus, chosen, qos, SHORT_S if wish.short
             else wish.seconds or TURN_S, show)
         work.notes += [*notes, *chosen.geometry.notes]
         _plan_probes(work)
@@ -168,7 +172,7 @@ def _measure_alone(work: Work, soi: Soi, probe: Probe, *,
     try:
         calibrated = run.calibrate(
             work.host, probe.start,
-            seconds=wish_.SHORT_S if wish.short else run.CALIBRATE_S,
+            seconds=SHORT_S if wish.short else run.CALIBRATE_S,
             times=1 if wish.short else CALIBRATIONS)
         probe.chunk_s = calibrated['chunk_s']
         if own_load:

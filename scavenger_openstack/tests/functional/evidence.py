@@ -199,7 +199,7 @@ class ElsewhereCase(EvidenceCase):
     def refused(self) -> DirectEvidence:
         """The answer without the right to more than shares of use."""
         process = self.alone('setpriv', '--bounding-set=-bpf,-perfmon,'
-                             '-sys_admin', ticks=drivers_base.LOOK_TICKS)
+                             '-sys_admin', ticks=drivers_base.RESCAN_TICKS)
         state, missing, (answer,) = self.report(process)
         self.assertIs(False, state['on'])
         self.assertIn('CAP_BPF', state['why'])

@@ -117,7 +117,7 @@ class Host:
 
     def status(self) -> dict[str, Any]:
         """As the last tick wrote it; empty before the first."""
-        self._status.look()
+        self._status.refresh()
         return self._status.last
 
     def reports(self) -> bool:

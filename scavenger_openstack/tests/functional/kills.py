@@ -337,7 +337,7 @@ def random_stops(stage: Stage, stops: int, seed: int = 1
 
 def swapped_package(directory: pathlib.Path) -> pathlib.Path:
     """A copy of the product that writes first and leases after."""
-    lease = ('        if key[1] in OF_GROUPS or state is None or '
+    lease = ('        if knob in OF_GROUPS or state is None or '
              'state.ours is None:\n'
              '            state = self._lease(key)\n')
     write = ('            with self._leases.writing(*key):\n'

@@ -11,7 +11,8 @@ from typing import Any
 import fixtures
 from oslo_config import cfg
 
-from scavenger_openstack.agent.apply import actuator as actuator_
+from scavenger_openstack.agent.apply.actuator import Actuator
+from scavenger_openstack.agent.apply.actuator import READ_TICKS
 from scavenger_openstack.agent.isolation import blind_isolation as isolation_
 from scavenger_openstack.agent.lease import leases as leases_
 from scavenger_openstack.agent import loop as loop_
@@ -128,7 +129,7 @@ class LoopTestCase(base.FunctionalTestCase):
             self.useFixture(watching.Watching(self.state_dir))
         return loop_.Loop(
             driver, controllers, self.leases,
-            actuator_.Actuator(driver, self.leases, 2.0),
+            Actuator(driver, self.leases, 2.0),
             self.state_dir / 'stop',
             isolation=isolation_.BlindIsolation(
                 driver, self.leases, perfiso.Params(buffer_cores=1),
@@ -136,7 +137,7 @@ class LoopTestCase(base.FunctionalTestCase):
 
     def look(self, loop: loop_.Loop) -> None:
         """Turn until every knob has been read back once."""
-        for _ in range(actuator_.LOOK_TICKS):
+        for _ in range(READ_TICKS):
             loop.tick(self.now)
 
     def id(self, below: str = '') -> str:

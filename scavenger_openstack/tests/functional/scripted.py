@@ -18,7 +18,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from scavenger_openstack.agent.apply import actuator as actuator_
+from scavenger_openstack.agent.apply.actuator import Actuator
 from scavenger_openstack.agent.lease import heartbeat
 from scavenger_openstack.agent.lease import leases as leases_
 from scavenger_openstack.agent import loop as loop_
@@ -96,8 +96,8 @@ def main(config: str, ticks: int) -> int:
     conf_.load(conf, ['--config-file', config], 'scripted')
     driver = parts.load_driver(conf)
     leases = leases_.Leases(conf_.state_dir(conf), conf.agent.lease_s)
-    actuator = actuator_.Actuator(driver, leases,
-                                  conf.agent.write_deadline_s)
+    actuator = Actuator(driver, leases,
+                        conf.agent.write_deadline_s)
     loop = loop_.Loop(driver, [(Script(), Mode.ENFORCE)], leases, actuator,
                       conf_.stop_file(conf))
     ticked = [service.now()]

@@ -86,7 +86,7 @@ class SuspectsTestCase(delays.DelaysTestCase):
                 stderr=log)
         self.addCleanup(self.stop)
         status = product.Status(self.directory)
-        self.wait_for('the agent turns', status.look, START_S)
+        self.wait_for('the agent turns', status.refresh, START_S)
         return status
 
     def stop(self) -> None:
@@ -153,6 +153,6 @@ class SuspectsTestCase(delays.DelaysTestCase):
                   ) -> list[dict[str, Any]]:
         """The open ones of a cause, which tells the detectors apart: those
         as published know none."""
-        status.look()
+        status.refresh()
         return [one for one in status.last['incidents']
                 if one['cause'] == cause]

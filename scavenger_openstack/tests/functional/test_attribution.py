@@ -28,7 +28,7 @@ class FirstThereTest(suspects.SuspectsTestCase):
         kinds: set[str] = set()
 
         def named() -> bool:
-            if status.look():
+            if status.refresh():
                 for one in status.last['incidents']:
                     self.assertLessEqual(
                         set(one.get('antagonists', ())), {hog})
@@ -57,7 +57,7 @@ class AttributionTest(suspects.SuspectsTestCase):
         seen: list[dict[str, Any]] = []
 
         def limited_and_better() -> bool:
-            if status.look():
+            if status.refresh():
                 for one in status.last['incidents']:
                     self.assertEqual((self.victim_id, 'run_delay', 'core'), (
                         one['victim'], one['signal'], one['cause']))

@@ -151,7 +151,7 @@ class OddInputTest(suspects.SuspectsTestCase):
                 went_on_s = time.clock_gettime(time.CLOCK_BOOTTIME)
                 self.process.send_signal(signal.SIGCONT)
             self.wait_for('the agent goes on', lambda last=went_on_s: (
-                status.look() and status.last['time_s'] > last), DEADLINE_S)
+                status.refresh() and status.last['time_s'] > last), DEADLINE_S)
             now_s, now = status.last['time_s'], samples(status.last)
             if pause_s > window_s:      # those of before are forgotten
                 self.assertLessEqual(now, 2 + (now_s - went_on_s) / 0.5)
@@ -186,7 +186,7 @@ class OddInputTest(suspects.SuspectsTestCase):
         status = self.agent(mode='enforce', within=within)
         self.assertLess(status.last['time_s'], saved_s)
         self.wait_for_names(status, hogs)
-        self.wait_for('the hog is limited', lambda: status.look() and [
+        self.wait_for('the hog is limited', lambda: status.refresh() and [
             cap for cap in status.caps() if cap['workload'] == hog],
             DEADLINE_S)
         self.end()
@@ -213,7 +213,8 @@ class OddInputTest(suspects.SuspectsTestCase):
         self.run_innocents()
         status = agent()
         self.wait_for('a sample', lambda: (
-            status.look() and samples(status.last, 'cpi2') >= 1), DEADLINE_S)
+            status.refresh() and samples(status.last, 'cpi2') >= 1),
+            DEADLINE_S)
         self.end()
         kept = self.kept('cpi2')
         self.assertIn(kept['cpu_model'] or '', cpus)
@@ -235,7 +236,8 @@ class OddInputTest(suspects.SuspectsTestCase):
         status = agent('unshare', '--mount', 'sh', '-c', ANOTHER_CPU,
                        str(other))
         self.wait_for('as many samples', lambda: (
-            status.look() and samples(status.last, 'cpi2') >= 6), DEADLINE_S)
+            status.refresh() and samples(status.last, 'cpi2') >= 6),
+            DEADLINE_S)
         self.assertEqual([], outliers(status))
         self.end()
         kept = self.kept('cpi2')

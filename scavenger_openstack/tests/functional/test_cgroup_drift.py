@@ -48,13 +48,13 @@ class DriftCase(CgroupsCase):
 
     def tick(self, key: KnobKey, *values: Value) -> list[str]:
         caps = [Cap(*key, value, 'test', 'a test') for value in values]
-        seen = self.actuator.look(caps)
+        seen = self.actuator.read(caps)
         return self.actuator.reconcile(arbitrate.arbitrate(
             caps, seen.originals, {}), seen).problems
 
     def adopt(self, key: KnobKey, *values: Value) -> None:
         """So many ticks that what others wrote is seen, and ours set."""
-        for _ in range(actuator.LOOK_TICKS + 1):
+        for _ in range(actuator.READ_TICKS + 1):
             self.assertEqual([], self.tick(key, *values))
 
     def put(self, below: str, **texts: str) -> None:
@@ -143,10 +143,10 @@ class TestQuota(DriftCase):
         for forgotten in True, False:
             self.tick(self.key, 0.1)
             self.driver_.read = remove      # type: ignore[method-assign]
-            for _ in range(actuator.LOOK_TICKS):
+            for _ in range(actuator.READ_TICKS):
                 if forgotten:       # as by a thread that ends only now
                     self.leases.wrote(*self.key, None)
-                seen = self.actuator.look([Cap(*self.key, 2.0, 'test', '')])
+                seen = self.actuator.read([Cap(*self.key, 2.0, 'test', '')])
                 self.assertEqual({0.5}, set(seen.originals.values()))
                 self.assertEqual([], seen.problems)
             self.assertEqual({}, dict(self.leases.held()))
@@ -374,15 +374,15 @@ class TestDisk(DriftCase):
 
         now: list[list[str]] = []
         self.loop(REMOVE)
-        for _ in range(base.LOOK_TICKS):
+        for _ in range(base.RESCAN_TICKS):
             tick()
         self.assertEqual(9e6, self.leases.held()[key].original.value or 9e6)
         self.loop(ADD)
-        for _ in range(base.LOOK_TICKS):
+        for _ in range(base.RESCAN_TICKS):
             tick()
         self.assertEqual(limits(0, 1), now[-1])
         self.loop(REMOVE)
-        for _ in range(base.LOOK_TICKS):
+        for _ in range(base.RESCAN_TICKS):
             tick()
         self.assertNotIn('which will be restored', self.logs.output)
         self.assertEqual([], self.tick(key))
@@ -405,8 +405,8 @@ class TestGone(DriftCase):
             return actions(workload, knob, state)
 
         driver.restore_actions = end        # type: ignore[assignment]
-        for _ in range(actuator.LOOK_TICKS):
-            seen = self.actuator.look([Cap(*key, 0.5, 'test', '')])
+        for _ in range(actuator.READ_TICKS):
+            seen = self.actuator.read([Cap(*key, 0.5, 'test', '')])
             self.assertEqual(([], {key: None}),
                              (seen.problems, seen.originals))
         self.assertNotIn('another program', self.logs.output)

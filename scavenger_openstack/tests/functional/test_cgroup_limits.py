@@ -376,13 +376,13 @@ class TestIo(CgroupsCase):
 
         def tick(*values: float) -> None:
             caps = [Cap(*key, value, 'test', 'a test') for value in values]
-            seen = by_us.look(caps)
+            seen = by_us.read(caps)
             by_us.reconcile(arbitrate.arbitrate(caps, seen.originals, {}),
                             seen)
 
         tick(4e6)
         self.tree.write('blkio', '/bg/a', files[0], f'{self.number} 1000000')
-        for _ in range(actuator.LOOK_TICKS + 1):    # seen, and set again
+        for _ in range(actuator.READ_TICKS + 1):    # seen, and set again
             tick(4e6)
         self.assertEqual([f'{self.number} 1000000', f'{self.number} 4000000'],
                          self.texts('blkio', '/bg/a', *files))

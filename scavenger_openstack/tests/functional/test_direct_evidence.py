@@ -363,9 +363,9 @@ class TestEvidence(CpuCase):
             host.ask(asks)
         while not evidence.own_programs():
             ticks += 1
-            self.assertLess(ticks, 2 * drivers_base.LOOK_TICKS)
+            self.assertLess(ticks, 2 * drivers_base.RESCAN_TICKS)
             host.ask(() if ticks % 2 else asks)
-        self.assertLess(drivers_base.LOOK_TICKS - 2, ticks)
+        self.assertLess(drivers_base.RESCAN_TICKS - 2, ticks)
         grade = host.facts().grade
         assert grade is not None
         self.assertEqual({'cpu': {'on': True, 'why': ''},

@@ -282,7 +282,7 @@ class TestDomainCounters(base.FunctionalTestCase):
         qemu.plug(0)
         counters = self.counters(qemu)
         qemu.plug(1)
-        counters.look_again()
+        counters.relist()
         self.sample(counters)
         self.assertEqual({0, 1}, counters.vcpu_threads.keys())
         qemu.spin(1)
@@ -316,7 +316,7 @@ class TestDomainCounters(base.FunctionalTestCase):
             self.assertEqual(0, self.sample(counters).net_tx_bytes)
             tap.send(1000)
             self.assertEqual(1000, self.sample(counters).net_tx_bytes)
-        counters.look_again()
+        counters.relist()
         for _ in range(3):
             self.assertEqual(1000, self.sample(counters).net_tx_bytes)
 

@@ -75,7 +75,7 @@ class HostTest(virtual_host.VirtualHostTestCase):
         bench.start_all([guest])
         agent = self.host(bench)
         before = virtual_host.limits(bench, 'one')
-        found, wish = orders.NONE, loops.Wish()
+        found, wish = orders.NO_ORDERS, loops.Wish()
         wish.want((guest.uuid, Knob.CPU_CORES, 0.3))
         loop = loop_.Loop(agent.driver, [(wish, Mode.ENFORCE)], agent.leases,
                           agent.actuator, agent.state_dir / 'stop', False,
@@ -101,7 +101,7 @@ class HostTest(virtual_host.VirtualHostTestCase):
         found = orders.Orders(background={guest.uuid: {Knob.CPU_CORES: 0.5}})
         tick()
         self.assertEqual(0.5, agent.driver.read(guest.uuid, Knob.CPU_CORES))
-        found = orders.NONE
+        found = orders.NO_ORDERS
         wish.want()     # as controllers of foreground do
         self.assertEqual((Priority.FOREGROUND, set()), tick())
         self.assertEqual(before, virtual_host.limits(bench, 'one'))

@@ -13,11 +13,14 @@ from typing import Any
 
 import fixtures
 
-from scavenger_openstack.agent.apply import actuator as actuator_
+from scavenger_openstack.agent.apply.actuator import READ_TICKS
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack.decision.controller import DETECTOR
-from scavenger_openstack.decision import orders as orders_
+from scavenger_openstack.decision.orders import NO_ORDERS
+from scavenger_openstack.decision.orders import Orders
+from scavenger_openstack.decision.orders import Override
+from scavenger_openstack.decision.orders import Overrides
 from scavenger_openstack.restore import abilities
 from scavenger_openstack.tests.functional.loops import LoopTestCase
 from scavenger_openstack.tests.functional.loops import Wish
@@ -318,7 +321,7 @@ class LoopTest(LoopTestCase):
             return self.quota('/batch/a'), self.tree.get('cpus', '/batch/a')
 
         # Five ticks each time: in some of them knobs are not read first.
-        for _ in range(actuator_.LOOK_TICKS):
+        for _ in range(READ_TICKS):
             wish.want((name, Knob.CPU_CORES, 0.5), (name, Knob.CPU_SET, '0'))
             loop.tick(self.now)
             self.tree.delete('/batch/a')
@@ -453,23 +456,23 @@ class MemoryTest(LoopTestCase):
         self.assertEqual('THAWED', self.tree.get('frozen', '/batch/a'))
 
     def test_what_becomes_foreground_runs_in_the_same_tick(self) -> None:
-        found = orders_.NONE
+        found = NO_ORDERS
         loop = self.settle(orders=lambda: found)
         self.hold_memory('/services/s', 520)
         self.turn(loop)
         self.turn(loop)
         self.assertEqual('FROZEN', self.tree.get('frozen', '/batch/a'))
-        found = orders_.Orders(foreground=frozenset(('',)))     # no VM: all
+        found = Orders(foreground=frozenset(('',)))     # no VM: all
         self.turn(loop)
         self.assertEqual('THAWED', self.tree.get('frozen', '/batch/a'))
         self.assertEqual({}, self.leases.held())
 
     def test_an_operators_limit_that_is_refused_pauses_nothing(self) -> None:
-        found = orders_.NONE
+        found = NO_ORDERS
         loop = self.settle(f'killable_parents = {self.tree.name}/batch',
                            orders=lambda: found)
         name = self.id('/batch/a')
-        found = orders_.Orders(overrides=orders_.Overrides([orders_.Override(
+        found = Orders(overrides=Overrides([Override(
             '7', name, '', Knob.MEMORY_BYTES, 100 * MIB, 'a test',
             math.inf)]))
         for _ in range(3):
@@ -486,7 +489,7 @@ class MemoryTest(LoopTestCase):
         self.assertEqual('THAWED', self.tree.get('frozen', '/batch/a'))
         self.assertEqual(0, loop.counters['kills'])
         # Without it, the foreground's need counts.
-        found = orders_.NONE
+        found = NO_ORDERS
         self.wait_for('it is killed', lambda: self.turn(loop)
                       and loop.counters['kills'], 8)
         self.assertEqual(1, loop.counters['kills'])

@@ -156,7 +156,7 @@ class Hog(limited.LimitedCase):
                     if one['status'] == 'ACTIVE':
                         active.setdefault(one['id'], time.time())
             for status in statuses:
-                status.look()
+                status.refresh()
                 for row in status.last.get('instances', ()):
                     if wanted.get(row['uuid']) == row['priority']:
                         tagged.setdefault(row['uuid'],

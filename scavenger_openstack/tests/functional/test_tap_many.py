@@ -66,7 +66,7 @@ class ManyTest(base.FunctionalTestCase):
     def test_in_a_tick(self) -> None:
         acts = actuator.Actuator(self.driver, self.leases, 1.0)
         self.all_are_open(threading.Thread(
-            target=lambda: acts.reconcile({}, acts.look([]))))
+            target=lambda: acts.reconcile({}, acts.read([]))))
         self.wait_for('all are removed', lambda: not self.leases.held())
         self.assertEqual((0, 0), self.limited())
 

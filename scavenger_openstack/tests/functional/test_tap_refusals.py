@@ -87,7 +87,7 @@ class Others(taps.TapTestCase):
 
         def tick() -> list[str]:
             problems = agent.reconcile({(VM, RATE): cap},
-                                       agent.look([cap])).problems
+                                       agent.read([cap])).problems
             self.wait_for('nothing is being removed any more',
                           lambda: not agent.pending)
             return problems
@@ -95,7 +95,7 @@ class Others(taps.TapTestCase):
         self.assertEqual([], tick())
         self.assertEqual(1e6, self.driver.read(VM, RATE))
         self.drop('7')
-        for _ in range(2 * actuator.LOOK_TICKS):
+        for _ in range(2 * actuator.READ_TICKS):
             problems = tick()
         self.assertIn('pref 7', ''.join(problems))
         self.assertEqual({}, leases.held())

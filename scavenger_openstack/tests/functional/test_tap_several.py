@@ -274,7 +274,7 @@ class Leased(taps.TapTestCase):
     def tick(self, rate: float | None) -> actuator.Outcome:
         cap = types.Cap(VM, RATE, rate or 0.0, 'test', 'to see it')
         wanted = {(VM, RATE): cap} if rate else {}
-        return self.agent.reconcile(wanted, self.agent.look(wanted.values()))
+        return self.agent.reconcile(wanted, self.agent.read(wanted.values()))
 
     def settled(self) -> None:
         self.wait_for('limits are removed', lambda: not self.agent.pending)
@@ -302,7 +302,7 @@ class Leased(taps.TapTestCase):
         """They come and go while a limit is in force."""
 
         def settle(*cards: int) -> dict[str, Any]:
-            for _ in range(2 * actuator.LOOK_TICKS):
+            for _ in range(2 * actuator.READ_TICKS):
                 self.assertEqual([], self.tick(LIMIT).problems)
                 self.settled()
             self.assertEqual(LIMIT, self.driver.read(VM, RATE))

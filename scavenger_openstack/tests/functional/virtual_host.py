@@ -16,7 +16,8 @@ from xml.etree import ElementTree
 import fixtures
 from oslo_config import cfg
 
-from scavenger_openstack.agent.apply import actuator as actuator_
+from scavenger_openstack.agent.apply.actuator import Actuator
+from scavenger_openstack.agent.apply.actuator import Outcome
 from scavenger_openstack.agent.lease import leases as leases_
 from scavenger_openstack.agent import parts
 from scavenger_openstack import conf as conf_
@@ -119,8 +120,8 @@ class Agent:
             'stats_ticks': 1, 'timeout_s': 10.0, **options})
         self.leases = leases_.Leases(directory, 600)
         self.leases.open()
-        self.actuator = actuator_.Actuator(self.driver, self.leases,
-                                           deadline_s)
+        self.actuator = Actuator(self.driver, self.leases,
+                                 deadline_s)
 
     def close(self) -> None:
         self.leases.close()
@@ -136,13 +137,13 @@ class Agent:
                                 self.leases.held().get((uuid, knob)))
 
     def tick(self, wanted: Mapping[str, Mapping[Knob, Value]] | None = None
-             ) -> actuator_.Outcome:
+             ) -> Outcome:
         """One turn with these caps, by domain."""
         self.sample()
         caps = [Cap(uuid, knob, value, 'test', 'the test says so')
                 for uuid, knobs in (wanted or {}).items()
                 for knob, value in knobs.items()]
-        seen = self.actuator.look(caps)
+        seen = self.actuator.read(caps)
         return self.actuator.reconcile(
             arbitrate.arbitrate(caps, seen.originals, {}), seen)
 
@@ -171,16 +172,16 @@ class HostAgent:
         self.driver = driver
         self.leases = leases_.Leases(self.state_dir, 600)
         self.leases.open()
-        self.actuator = actuator_.Actuator(driver, self.leases, deadline_s)
+        self.actuator = Actuator(driver, self.leases, deadline_s)
 
     def close(self) -> None:
         self.leases.close()
         self.driver.close()
 
-    def put(self, *wishes: tuple[str, Knob, Value]) -> actuator_.Outcome:
+    def put(self, *wishes: tuple[str, Knob, Value]) -> Outcome:
         """Bring these caps in force, and no others."""
         caps = [Cap(*wish, 'test', 'the test says so') for wish in wishes]
-        seen = self.actuator.look(caps)
+        seen = self.actuator.read(caps)
         return self.actuator.reconcile(
             arbitrate.arbitrate(caps, seen.originals, {}), seen)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pathlib
 import re
 import shlex
+import textwrap
 from typing import NamedTuple
 
 TOP = pathlib.Path(__file__).parents[3]
@@ -41,8 +42,7 @@ def blocks(page: pathlib.Path, language: str) -> Iterator[str]:
     for match in re.finditer(
             rf'^( *)\.\. code-block:: {language}\n\n'
             r'((?:\1   [^\n]*\n|\n)+)', page.read_text(), re.M):
-        indent = len(match[1]) + 3
-        yield ''.join(f'{line[indent:]}\n' for line in match[2].splitlines())
+        yield textwrap.dedent(match[2])
 
 
 def commands(page: pathlib.Path) -> Iterator[Command]:

@@ -103,7 +103,7 @@ class Host:
                  protect: str = '', asked: bool = False) -> None:
         self.dice = random.Random(seed)
         self.asked = random.Random(seed) if asked else None
-        self.orders = orders.NONE
+        self.orders = orders.NO_ORDERS
         self.now: float = after.now + 1 if after else 1000.0
         state: dict[str, Any] = after.decider.state() if after else {}
         conf = options('scavenger.memory_window_s=4', f'scavenger.mode={mode}',

@@ -75,7 +75,7 @@ class Odd(cloud.Api):
                 connection, told, time.time(), wishes=self.wishes))
 
     def turn(self) -> None:
-        self.agent.see(HostSample(
+        self.agent.update(HostSample(
             HOST, BOOT, 1.0, time.time(), tuple(
                 map(WorkloadSample, self.workloads)), CPU_MODEL), {}, (), {})
         self.assertTrue(self.agent.turn())

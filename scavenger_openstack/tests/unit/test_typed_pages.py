@@ -51,8 +51,9 @@ GROUPS = ('openstack.identity.v3', 'openstack.compute.v2',
 
 SYSTEM = frozenset({
     '/opt/scavenger/bin/pip', 'apt-get', 'chmod', 'chown', 'cp', 'curl',
-    'editor', 'eval', 'grep', 'ip', 'journalctl', 'ln', 'ls', 'mkdir',
-    'mysql', 'pip', 'pkg-config', 'python3', 'rabbitmqctl', 'rm',
+    'dpkg-buildpackage', 'editor', 'eval', 'grep', 'install', 'ip',
+    'journalctl', 'ln', 'ls', 'mkdir', 'mysql', 'pip', 'pkg-config',
+    'podman', 'python3', 'rabbitmqctl', 'rm',
     'source', 'systemctl', 'systemd-run', 'systemd-sysusers',
     'systemd-tmpfiles', 'tools/demo.sh', 'userdel'})
 """Programs that are not ours, and tools/demo.sh: of these only the files in

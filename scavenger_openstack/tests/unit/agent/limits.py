@@ -49,6 +49,6 @@ class LimitsTestCase(testtools.TestCase):
     def tick(self, *wishes: tuple[tuple[str, Knob], Value],
              owner: str = 'owner') -> actuator.Outcome:
         caps = [Cap(*key, value, owner, 'reason') for key, value in wishes]
-        seen = self.actuator.look(caps)
+        seen = self.actuator.read(caps)
         return self.actuator.reconcile(
             arbitrate.arbitrate(caps, seen.originals, {}), seen)

@@ -45,7 +45,7 @@ class Cannot(DisksTestCase):
             self.begin(*disks)
             self.refuse('vdb', 'VIR_ERR_CONFIG_UNSUPPORTED')
             for limit in (5_000_000, 4_000_000):
-                for _ in range(2 * actuator.LOOK_TICKS):
+                for _ in range(2 * actuator.READ_TICKS):
                     self.assertEqual([], self.tick((BYTES, limit)).problems)
                 self.assertEqual(limit, self.libvirtd.driver.read(*BYTES))
                 self.assertEqual([BYTES], list(self.actuator.in_force))

@@ -93,7 +93,7 @@ class Rounding(LimitsTestCase):
                              (3, 1.0), (3, 0.3), (256, 0.1)):
             self.start(vcpus)
             self.assertEqual(1, self.tick((CORES, cores)).written)
-            for _ in range(2 * actuator.LOOK_TICKS):
+            for _ in range(2 * actuator.READ_TICKS):
                 self.assertEqual(0, self.tick((CORES, cores)).written,
                                  f'{cores} of {vcpus}')
 
@@ -109,16 +109,16 @@ class Others(LimitsTestCase):
 
     def test_a_limit_of_another_program_is_restored(self) -> None:
         """Whenever it sets it, while ours gets tighter in each tick."""
-        for ticks in range(actuator.LOOK_TICKS):
+        for ticks in range(actuator.READ_TICKS):
             self.start()
             cores = 0.9
-            for _ in range(actuator.LOOK_TICKS + ticks):
+            for _ in range(actuator.READ_TICKS + ticks):
                 cores -= 0.03
                 self.tick((CORES, cores))
             self.machine.quota = 5000
             self.libvirtd.tell(until=lambda: self.libvirtd.driver.read(
                 *CORES) == 0.05)
-            for _ in range(actuator.LOOK_TICKS + 1):
+            for _ in range(actuator.READ_TICKS + 1):
                 cores -= 0.03
                 self.tick((CORES, cores))
             held = self.leases.held()[CORES]
@@ -159,7 +159,7 @@ class Others(LimitsTestCase):
         disks['vdb'] = {'total_iops_sec': 30}
         self.libvirtd.tell(until=lambda: driver.restore_actions(*OPS)[0][
             'values']['vdb.total_iops_sec'] == '30')
-        for _ in range(actuator.LOOK_TICKS):
+        for _ in range(actuator.READ_TICKS):
             self.tick((OPS, 100.0))
         values = self.leases.held()[OPS].original.actions[0]['values']
         self.assertEqual(('0', '30'), (values['vda.total_iops_sec'],
@@ -195,7 +195,7 @@ class StartedAnew(LimitsTestCase):
         self.machine.start()
         self.libvirtd.tell(until=lambda: gone(driver))
         name = f'in {threading.current_thread().name}'
-        for _ in range(actuator.LOOK_TICKS + 1):
+        for _ in range(actuator.READ_TICKS + 1):
             self.tick((CORES, 0.5))
         self.assertEqual(0, self.machine.calls[name])
         self.assertEqual(50_000, self.machine.quota)
@@ -207,7 +207,7 @@ class StartedAnew(LimitsTestCase):
         self.tick((CORES, 0.5))
         self.machine.start()
         self.libvirtd.tell(until=lambda: gone(self.libvirtd.driver))
-        for _ in range(actuator.LOOK_TICKS + 1):
+        for _ in range(actuator.READ_TICKS + 1):
             self.tick((CORES, 0.5))
         self.assertEqual(
             int((self.machine.run_dir / 'one.pid').read_text()),
@@ -266,7 +266,7 @@ class Plugged(LimitsTestCase):
                 self.libvirtd.tell(until=lambda vcpus=vcpus: (  # type: ignore[misc]
                     self.libvirtd.snapshot.domain.vcpus == vcpus))
                 self.libvirtd.driver.sample()
-                for _ in range(actuator.LOOK_TICKS):
+                for _ in range(actuator.READ_TICKS):
                     self.assertEqual([], self.tick((CORES, cores)).problems)
                 self.assertAlmostEqual(     # a little is not worth a call
                     min(cores, vcpus), vcpus * min(
@@ -322,7 +322,7 @@ class Balloon(LimitsTestCase):
         self.assertEqual(2**19, self.machine.balloon_kib)
         self.machine.records.clear()
         self.told(2**20)
-        for _ in range(actuator.LOOK_TICKS + 1):
+        for _ in range(actuator.READ_TICKS + 1):
             self.tick((MEMORY, 2**29))
         self.assertEqual(2**19, self.machine.balloon_kib)
 
@@ -331,7 +331,7 @@ class Balloon(LimitsTestCase):
         self.tick((MEMORY, 2**29))
         for kib in (2**18, 2**19 - 4, 7):
             self.told(kib)
-            for _ in range(actuator.LOOK_TICKS + 1):
+            for _ in range(actuator.READ_TICKS + 1):
                 self.assertEqual([], self.tick((MEMORY, 2**29)).problems)
         self.assertNotIn('another program', self.logs.output)
         self.assertEqual(2**30, self.leases.held()[MEMORY].original.value)
@@ -339,7 +339,7 @@ class Balloon(LimitsTestCase):
     def test_one_above_the_ram_is_none(self) -> None:
         """It was written in each tick, and shown, and held nothing."""
         for size in (2**30, 22221314416):
-            for _ in range(2 * actuator.LOOK_TICKS):
+            for _ in range(2 * actuator.READ_TICKS):
                 done = self.tick((MEMORY, size))
                 self.assertEqual((0, 0), (done.written, done.removed))
             self.assertEqual({}, dict(self.leases.held()))
@@ -363,7 +363,7 @@ class Balloon(LimitsTestCase):
                and time.monotonic() < end_s):
             problem, = self.tick((MEMORY, 2**29)).problems
             self.assertIn('it can give no memory back', problem)
-        for _ in range(2 * actuator.LOOK_TICKS):
+        for _ in range(2 * actuator.READ_TICKS):
             self.tick((MEMORY, 2**29))
         self.assertEqual({}, dict(self.leases.held()))
         self.assertEqual(1, self.logs.output.count('no memory back'))
@@ -376,7 +376,7 @@ class Balloon(LimitsTestCase):
         plug()
         # virsh finds no libvirtd, and tries again.
         self.libvirtd.driver.sample()   # tells that the domain has changed
-        for _ in range(2 * actuator.LOOK_TICKS):
+        for _ in range(2 * actuator.READ_TICKS):
             self.assertIn('not removed yet',
                           str(self.tick((MEMORY, 2**29)).problems))
 

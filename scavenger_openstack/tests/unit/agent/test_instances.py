@@ -245,16 +245,16 @@ class JsonTest(testtools.TestCase):
         made = instances.InstanceRows()
         for found in ([], [instance(1), instance(2)]):
             status.write(path, {'schema': status.SCHEMA, 'time_s': 1.0},
-                         instances=made.look(1.0, found, None))
+                         instances=made.encoded(1.0, found, None))
             self.assertEqual([one.uuid for one in found], [
                 row['uuid'] for row in status.read(path)['instances']])
 
     def test_made_again_now_and_then_or_with_other_vms(self) -> None:
         found = [instance(1)]
         made = instances.InstanceRows()
-        first = made.look(100.0, found, None)
+        first = made.encoded(100.0, found, None)
         later = Rates(101.0, 1.0, (rates(1),))
-        self.assertIs(first, made.look(101.0, found, later))
-        self.assertIn(b'1.3', made.look(100.0 + instances.EVERY_S, found,
+        self.assertIs(first, made.encoded(101.0, found, later))
+        self.assertIn(b'1.3', made.encoded(100.0 + instances.EVERY_S, found,
                                         later))
-        self.assertIn(b'web-2', made.look(105.5, [instance(2)], None))
+        self.assertIn(b'web-2', made.encoded(105.5, [instance(2)], None))

@@ -17,7 +17,8 @@ import fixtures
 from oslo_config import cfg
 import testtools
 
-from scavenger_openstack.agent.apply import actuator as actuator_
+from scavenger_openstack.agent.apply.actuator import Actuator
+from scavenger_openstack.agent.apply.actuator import READ_TICKS
 from scavenger_openstack.agent.lease import leases as leases_
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import parts
@@ -107,7 +108,7 @@ class LoopTest(testtools.TestCase):
             self.useFixture(watching.Watching(self.state_dir))
         return loop_.Loop(
             driver, [(self.wish, mode)], self.leases,
-            actuator_.Actuator(driver, self.leases, 2.0),
+            Actuator(driver, self.leases, 2.0),
             self.state_dir / 'stop')
 
     def turn(self, loop: loop_.Loop, *caps: tuple[str, Knob, float | str],
@@ -232,10 +233,10 @@ class LoopTest(testtools.TestCase):
         loop = self.loop()
         self.turn(loop, (A, CORES, 0.5))
         self.host.write(A, 'cpu.max', '150000 100000')
-        self.turn(loop, (A, CORES, 0.5), ticks=actuator_.LOOK_TICKS + 1)
+        self.turn(loop, (A, CORES, 0.5), ticks=READ_TICKS + 1)
         self.assertEqual('50000 100000', self.quota())
         self.host.write(A, 'cpu.max', '30000 100000')
-        self.turn(loop, (A, CORES, 0.5), ticks=actuator_.LOOK_TICKS + 1)
+        self.turn(loop, (A, CORES, 0.5), ticks=READ_TICKS + 1)
         self.assertEqual('30000 100000', self.quota())
         self.turn(loop)
         self.assertEqual(('30000 100000', []), (self.quota(),
@@ -300,7 +301,7 @@ class LoopTest(testtools.TestCase):
         self.host.delete(A)
         self.host.cgroup(A)
         self.host.write(A, 'cpu.max', '80000 100000')
-        self.turn(loop, (A, CORES, 0.5), ticks=actuator_.LOOK_TICKS + 1)
+        self.turn(loop, (A, CORES, 0.5), ticks=READ_TICKS + 1)
         self.assertEqual('50000 100000', self.quota())
         self.turn(loop)
         self.assertEqual('80000 100000', self.quota())

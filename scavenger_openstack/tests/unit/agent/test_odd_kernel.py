@@ -28,7 +28,7 @@ from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Rates
 
 JOB = '/batch/a'
-TICKS = 2 * actuator.LOOK_TICKS
+TICKS = 2 * actuator.READ_TICKS
 
 
 class Wish:

@@ -246,5 +246,5 @@ class ParametersTest(testtools.TestCase):
         self.begin()
         refused = self.follow(**{f'x{number}': 1.0
                                  for number in range(5000)})
-        self.assertEqual(parameters.MOST_REFUSED, len(refused))
+        self.assertEqual(parameters.MAX_REFUSED, len(refused))
         self.assertGreater(30, len(self.log.output.splitlines()))

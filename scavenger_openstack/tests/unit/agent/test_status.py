@@ -329,7 +329,7 @@ class LimitsTest(testtools.TestCase):
         for caps in ([one], [one, two], [two._replace(reason='another'), one],
                      [one._replace(value='0-1')], []):
             self.assertEqual([cap._asdict() for cap in caps],
-                             json.loads(limits.look(caps)))
+                             json.loads(limits.encoded(caps)))
 
     def test_in_the_file(self) -> None:
         path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 's.json')
@@ -343,6 +343,14 @@ class LimitsTest(testtools.TestCase):
 
 
 class ReadTest(testtools.TestCase):
+
+    def test_a_directory_is_closed_again(self) -> None:
+        path = pathlib.Path(self.useFixture(fixtures.TempDir()).path) / 'x'
+        path.mkdir()
+        before = os.listdir('/proc/self/fd')
+        for _ in range(3):
+            self.assertRaises(errors.ScavengerError, status.open_file, path)
+        self.assertEqual(before, os.listdir('/proc/self/fd'))
 
     def test_another_version(self) -> None:
         path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 's.json')

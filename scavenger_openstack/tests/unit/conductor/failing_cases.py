@@ -254,7 +254,7 @@ class Host:
 
     def see(self, now: float) -> None:
         """The workloads that are there."""
-        self.sync.see(HostSample(
+        self.sync.update(HostSample(
             self.name, 'b', now, now + self.ahead_s, tuple(itertools.chain(
                 (WorkloadSample(Workload(name, Priority.BACKGROUND, 'parent',
                                          group='/batch')) for name in BATCH),

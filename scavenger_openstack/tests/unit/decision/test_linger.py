@@ -58,7 +58,7 @@ class LingerTest(testtools.TestCase):
         self.one = Fixed('one')
         self.decider = decider.Decider([(self.one, Mode.ENFORCE)])
         self.job: Workload | None = JOB
-        self.orders = orders.NONE
+        self.orders = orders.NO_ORDERS
         self.held_back = False
         self.now = 0.0
 
@@ -151,7 +151,7 @@ class LingerTest(testtools.TestCase):
         """Nor what was removed for that while."""
         for ordered, held_back in (
                 (orders.Orders(modes={'one': Mode.OBSERVE}), False),
-                (orders.NONE, True)):
+                (orders.NO_ORDERS, True)):
             for before in (), (CORES,):
                 self.begin()
                 self.turn(*before)
@@ -160,7 +160,7 @@ class LingerTest(testtools.TestCase):
                 self.turn()
                 self.assertEqual([CORES[:2]], [
                     cap[:2] for cap in self.decided.would])
-                self.orders, self.held_back = orders.NONE, False
+                self.orders, self.held_back = orders.NO_ORDERS, False
                 self.assertEqual(set(), self.turn())
                 self.assertEqual({Knob.CPU_CORES}, self.turn(CORES))
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 import testtools
 
-from scavenger_openstack.decision.orders import NONE
+from scavenger_openstack.decision.orders import NO_ORDERS
 from scavenger_openstack.decision.orders import Orders
 from scavenger_openstack.decision import tags
 from scavenger_openstack.types import HostSample
@@ -55,7 +55,7 @@ class TagsTest(testtools.TestCase):
 
     def test_nothing_is_asked_for(self) -> None:
         found = sample(UNTAGGED, GUARDED, BATCH, POD)
-        self.assertIs(found, self.tags.apply(found, NONE))
+        self.assertIs(found, self.tags.apply(found, NO_ORDERS))
         self.assertIs(found, self.tags.apply(found, Orders(
             foreground=frozenset({'gone'}))))
 
@@ -96,7 +96,7 @@ class TagsTest(testtools.TestCase):
     def test_background_until_it_is_withdrawn(self) -> None:
         self.changes(Orders(background={'made': {}}))
         self.assertEqual({'made': (FOREGROUND, 'default', None)},
-                         self.changes(NONE))
+                         self.changes(NO_ORDERS))
         self.assertEqual({}, self.changes(
             Orders(background={'made': {}})))
 
@@ -118,7 +118,7 @@ class TagsTest(testtools.TestCase):
         asked = Orders(unprotected=frozenset({'guarded', 'gone'}))
         before = sample(GUARDED, BATCH, vm('open', protected=False))
         for orders, wanted in ((asked, [False, True, False]),
-                               (NONE, [True, True, False])):
+                               (NO_ORDERS, [True, True, False])):
             self.assertEqual(wanted, [
                 one[0].protected
                 for one in self.tags.apply(before, orders).workloads])
@@ -148,7 +148,7 @@ class TagsTest(testtools.TestCase):
     def test_what_no_operator_made_background(self) -> None:
         """Whatever the driver says."""
         self.assertEqual({'made': (FOREGROUND, 'default', None)},
-                         self.changes(NONE))
+                         self.changes(NO_ORDERS))
 
     @given(st.lists(st.tuples(*(st.frozensets(st.sampled_from(
         [one.id for one in ALL])) for _ in range(3))), max_size=4))

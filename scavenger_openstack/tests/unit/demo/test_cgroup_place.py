@@ -24,7 +24,7 @@ class EmptyTest(testtools.TestCase):
         """What was moved last, of processes that stay listed."""
         (self.seat / 'cgroup.procs').write_text(pids)
         (self.place / 'cgroup.procs').write_text('')
-        cgroup_place.empty(self.seat, self.place)
+        cgroup_place.move_all(self.seat, self.place)
         return (self.place / 'cgroup.procs').read_text()
 
     def test_a_dead_one(self) -> None:

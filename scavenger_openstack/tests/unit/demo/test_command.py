@@ -102,16 +102,16 @@ class ProductTest(testtools.TestCase):
     def test_status(self) -> None:
         directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         status = product.Status(directory)
-        self.assertFalse(status.look())
+        self.assertFalse(status.refresh())
         (directory / 'state').mkdir()
         file = directory / 'state' / 'status.json'
         for broken in ('', '{', '[1]'):
             file.write_text(broken)
-            self.assertFalse(status.look())
+            self.assertFalse(status.refresh())
             self.assertEqual([], status.caps())
         fresh = file.with_suffix('.new')
         fresh.write_text(json.dumps({'caps': [{'knob': 'cpu_idle'}, 1]}))
         fresh.replace(file)
-        self.assertTrue(status.look())
-        self.assertFalse(status.look())
+        self.assertTrue(status.refresh())
+        self.assertFalse(status.refresh())
         self.assertEqual([{'knob': 'cpu_idle'}], status.caps())

@@ -85,7 +85,7 @@ class TestLinks(testtools.TestCase):
         self.tree.put(f'{top}/speed', speed)
 
     def turn(self, one: Host) -> HostSample:
-        for _ in range(base.LOOK_TICKS + 1):
+        for _ in range(base.RESCAN_TICKS + 1):
             sample = one.sample()
         return sample
 

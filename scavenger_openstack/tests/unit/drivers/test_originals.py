@@ -183,7 +183,7 @@ class AfterDrift(testtools.TestCase):
                 ([disk('8:0', '1')], False),
                 ([{'values': {'a': '1'}}], False),
                 ([bucket('eth0', 3)], True)):
-            self.assertEqual(whole, originals.is_one_text(actions))
+            self.assertEqual(whole, originals.has_one_text(actions))
 
     def test_which_part_is_said(self) -> None:
         """A limit of 4 MB/s in both directions, of which one was changed."""

@@ -32,16 +32,16 @@ class TestPrerequisites(testtools.TestCase):
                 direct_off: str = '', links: bool = True,
                 interfaces: Sequence[str] = (), libvirt: bool = False
                 ) -> tuple[str, ...]:
-        one = prerequisites.Prerequisites(
+        prerequisite_check = prerequisites.Prerequisites(
             protect, ['always'],
             lambda workload, knob: f'{workload} {knob}' if knob in lacks
             else '', lambda: delays_off,
             lambda: dict.fromkeys(Resource, direct_off), links=links,
             interfaces=interfaces, libvirt=libvirt)
-        self.assertEqual(('always',), one.missing)
-        one.look(cgroups, domains)
-        self.assertEqual('always', one.missing[0])
-        return one.missing[1:]
+        self.assertEqual(('always',), prerequisite_check.missing)
+        prerequisite_check.check(cgroups, domains)
+        self.assertEqual('always', prerequisite_check.missing[0])
+        return prerequisite_check.missing[1:]
 
     def test_nothing_is_missing_without_background(self) -> None:
         self.assertEqual((), self.missing(
@@ -110,9 +110,9 @@ class TestPrerequisites(testtools.TestCase):
             looks.append(knob)
             return ''
 
-        one = prerequisites.Prerequisites(
+        prerequisite_check = prerequisites.Prerequisites(
             [Resource.MEMORY], [], lacks, str, dict, links=True,
             interfaces=(), libvirt=False)
-        for _ in range(base.LOOK_TICKS + 1):
-            one.look(samples(BACK, '/b/a'), [])
+        for _ in range(base.RESCAN_TICKS + 1):
+            prerequisite_check.check(samples(BACK, '/b/a'), [])
         self.assertEqual(2, len(looks))

@@ -54,6 +54,14 @@ class Build(testtools.TestCase):
         self.build()
         self.assertEqual(4, len(list(self.cache.iterdir())))
 
+    def test_of_a_package(self) -> None:
+        """It is taken as it is, and no compiler is needed."""
+        self.compiler('/nowhere/cc')
+        packaged = self.sources / build.PROGRAM
+        packaged.touch(0o755)
+        self.assertEqual(packaged, self.build())
+        self.assertFalse(self.cache.exists())
+
     def test_no_compiler(self) -> None:
         self.compiler('/nowhere/cc')
         exc = self.assertRaises(errors.ConfigError, self.build)

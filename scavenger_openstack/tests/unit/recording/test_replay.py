@@ -152,7 +152,7 @@ class ReadTest(RecordingTestCase):
         self.assertEqual(({'scavenger': {'memory_c': 3.0}}, {}),
                          (first.params, second.params))
         self.assertEqual(TICK['orders'], order_format.changed(
-            first.orders, orders.NONE))
+            first.orders, orders.NO_ORDERS))
         self.assertEqual(first.orders, second.orders)
 
     def test_a_wrong_field_is_named(self) -> None:

@@ -164,6 +164,15 @@ class Published(testtools.TestCase):
         self.file.chmod(0o600)
         self.assertEqual(KINDS, self.look())
 
+    def test_root_reads_that_of_another_user(self) -> None:
+        """``scavenger-agent status`` does, with the agent's unit."""
+        if os.geteuid() != 0:
+            self.skipTest('needs root, to give files away')
+        os.chown(self.path, 12345, 12345)
+        self.publisher().beat(KINDS, self.now)
+        self.assertEqual(12345, self.file.stat().st_uid)
+        self.assertEqual(KINDS, self.look())
+
     def test_whose_its_file_is(self) -> None:
         """The agent's, if the watcher makes it; one that is there stays."""
         if os.geteuid() != 0:

@@ -10,7 +10,10 @@ from collections.abc import Sequence
 import fixtures
 import testtools
 
-from scavenger_openstack.agent.apply import actuator as actuator_
+from scavenger_openstack.agent.apply.actuator import Actuator
+from scavenger_openstack.agent.apply.actuator import KnobReading
+from scavenger_openstack.agent.apply.actuator import Outcome
+from scavenger_openstack.agent.apply.actuator import READ_TICKS
 from scavenger_openstack.decision import arbitrate
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
@@ -60,12 +63,12 @@ class OriginalTest(testtools.TestCase):
     def start(self, *names: str) -> None:
         self.host = Host(*names)
         self.leases = SimulatedLeases(self.host)
-        self.actuator = actuator_.Actuator(self.host, self.leases, 0.0,
-                                           InlineExecutor())
+        self.actuator = Actuator(self.host, self.leases, 0.0,
+                                 InlineExecutor())
 
-    def tick(self, cores: float) -> actuator_.Outcome:
+    def tick(self, cores: float) -> Outcome:
         caps = [Cap(*KEY, cores, 'test', 'the test says so')]
-        seen = self.actuator.look(caps)
+        seen = self.actuator.read(caps)
         return self.actuator.reconcile(
             arbitrate.arbitrate(caps, seen.originals, {}), seen)
 
@@ -82,7 +85,7 @@ class OriginalTest(testtools.TestCase):
         self.tick(0.7)
         Simulator.write(self.host, *KEY, 0.8)
         theirs = self.host.restore_actions(*KEY)
-        for _ in range(actuator_.LOOK_TICKS):
+        for _ in range(READ_TICKS):
             self.tick(0.7)
         self.assertEqual((0.8, theirs), (
             self.leases.held()[KEY].original.value,
@@ -101,7 +104,7 @@ class OriginalTest(testtools.TestCase):
             raise errors.LeaseError('the leases ran out')
         self.host.remove(*KEY)
         self.leases.check = ran_out          # type: ignore[method-assign]
-        for _ in range(actuator_.LOOK_TICKS):
+        for _ in range(READ_TICKS):
             self.tick(0.7)
         self.assertIsNone(self.host.read(*KEY))
         self.assertNotIn('another program', log.output)
@@ -121,7 +124,7 @@ class OriginalTest(testtools.TestCase):
             raise errors.DriverError('not read back')
         self.host.restore_actions = fail          # type: ignore[method-assign]
         self.assertEqual(1, len(self.tick(0.5).problems))
-        for _ in range(actuator_.LOOK_TICKS):
+        for _ in range(READ_TICKS):
             self.tick(0.25)
         self.assertEqual((0.25, before), self.host.handed[-1])
         self.assertEqual(before, self.leases.held()[KEY].original.actions)
@@ -140,7 +143,7 @@ class OriginalTest(testtools.TestCase):
             def pending(executor) -> set[KnobKey]:
                 if not executor.asked:
                     executor.asked = True
-                    self.actuator.reconcile({KEY: cap}, actuator_.SeenKnobs(
+                    self.actuator.reconcile({KEY: cap}, KnobReading(
                         {KEY: None}, {KEY: None}))
                 return set()
 
@@ -148,9 +151,9 @@ class OriginalTest(testtools.TestCase):
             def pending(executor, keys: set[KnobKey]) -> None:
                 pass
 
-        self.actuator = actuator_.Actuator(self.host, self.leases, 0.0,
-                                           Ending())
-        seen = self.actuator.look([Cap(*KEY, 0.75, 'test', 'a test')])
+        self.actuator = Actuator(self.host, self.leases, 0.0,
+                                 Ending())
+        seen = self.actuator.read([Cap(*KEY, 0.75, 'test', 'a test')])
         self.assertEqual(0.5, self.host.read(*KEY))
         self.assertNotIn(0.5, seen.originals.values())
 
@@ -170,7 +173,7 @@ class OriginalTest(testtools.TestCase):
                 caps = [Cap(KEY[0], Knob.MEMORY_BYTES, sizes[0], 'test', '')]
                 self.actuator.reconcile(
                     {(KEY[0], Knob.MEMORY_BYTES): caps[0]},
-                    self.actuator.look(caps))
+                    self.actuator.read(caps))
         self.assertEqual(2, len(log.output.splitlines()), log.output)
         self.assertIn('memory_bytes = 112 MiB not set', log.output)
 
@@ -181,7 +184,7 @@ class OriginalTest(testtools.TestCase):
             raise errors.Unsupported('no such controller')
         self.host.read = refuse                 # type: ignore[method-assign]
         for number in range(2 * log_once.MOST):
-            self.actuator.look([Cap(f'job-{number}', Knob.CPU_CORES, 1.0,
+            self.actuator.read([Cap(f'job-{number}', Knob.CPU_CORES, 1.0,
                                     'test', 'the test says so')])
         self.assertTrue(log_once.MOST >= max(
             len(one) for one in vars(self.actuator).values()
@@ -194,20 +197,20 @@ class ReadBackTest(testtools.TestCase):
         """Those are the same ticks in each process, and after a restart."""
         names = [f'/batch/job-{number}' for number in range(20)]
         host = Host(*names)
-        actuator = actuator_.Actuator(host, SimulatedLeases(host), 0.0,
-                                      InlineExecutor())
+        actuator = Actuator(host, SimulatedLeases(host), 0.0,
+                            InlineExecutor())
         caps = [Cap(name, Knob.CPU_CORES, 0.5, 'test', '') for name in names]
         wanted = {cap[:2]: cap for cap in caps}
-        actuator.reconcile(wanted, actuator.look(caps))
+        actuator.reconcile(wanted, actuator.read(caps))
         self.assertEqual(set(names), set(host.reads))
         parts = []
-        for _ in range(actuator_.LOOK_TICKS):
+        for _ in range(READ_TICKS):
             host.reads.clear()
-            actuator.reconcile(wanted, actuator.look(caps))
-            [part] = {int(actuator_.LOOK_TICKS * phase(name))
+            actuator.reconcile(wanted, actuator.read(caps))
+            [part] = {int(READ_TICKS * phase(name))
                       for name in host.reads}
             parts.append(part)
             self.assertEqual(sum(
-                int(actuator_.LOOK_TICKS * phase(name)) == part
+                int(READ_TICKS * phase(name)) == part
                 for name in names), len(host.reads))
-        self.assertEqual(list(range(actuator_.LOOK_TICKS)), sorted(parts))
+        self.assertEqual(list(range(READ_TICKS)), sorted(parts))

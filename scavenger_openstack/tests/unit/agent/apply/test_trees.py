@@ -53,7 +53,7 @@ class TreeTest(testtools.TestCase):
     def slow(self, *cpus: int) -> None:
         """A tick without the fast loop."""
         cap = Cap(*KEY, format_cpus(cpus), 'test', 'the test says so')
-        self.actuator.reconcile({KEY: cap}, self.actuator.look([cap]))
+        self.actuator.reconcile({KEY: cap}, self.actuator.read([cap]))
 
     def another(self, path: str, cpus: Iterable[int]) -> None:
         self.host.set_by_another(path, cpus)
@@ -96,7 +96,7 @@ class TreeTest(testtools.TestCase):
     def test_without_the_fast_loop(self) -> None:
         self.slow(0, 1, 2, 3)
         self.another(DEEP, {2})
-        for _ in range(actuator.LOOK_TICKS):
+        for _ in range(actuator.READ_TICKS):
             self.slow(0, 1, 2, 3)
         self.assertEqual([ALL, ALL, {2}, ALL], self.remove())
 

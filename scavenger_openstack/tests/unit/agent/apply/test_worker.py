@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+import functools
 import threading
 import time
 
@@ -98,6 +99,29 @@ class WorkerTest(testtools.TestCase):
         self.assertEqual([False], found.run([job([], ended.set, 'a')]))
         hangs.set()
         self.assertTrue(ended.wait(LONG_S))
+
+    def test_those_without_a_slot_are_first_the_next_time(self) -> None:
+        """So none waits for ever where calls take long."""
+        executor = calls.Executor('call', LONG_S, 1, reserved=0)
+        some = worker.Worker(0.05, lambda event: True, executor)
+        names = [str(number) for number in range(4)]
+        made: list[str] = []
+        for _ in names:
+            go_on = threading.Event()
+
+            def work(name: str, go_on: threading.Event = go_on) -> None:
+                made.append(name)
+                go_on.wait(LONG_S)
+
+            some.run([job([(name, Knob.CPU_CORES)],
+                          functools.partial(work, name), name)
+                      for name in names])
+            go_on.set()
+            end_s = time.monotonic() + LONG_S
+            while executor.busy:
+                self.assertLess(time.monotonic(), end_s)
+                time.sleep(0.001)
+        self.assertEqual(names, sorted(made))
 
     def test_few_at_once(self) -> None:
         found = worker.Worker(LONG_S)

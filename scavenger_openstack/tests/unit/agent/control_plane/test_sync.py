@@ -134,7 +134,7 @@ class SyncTestCase(testtools.TestCase):
 
     def turn(self, *seen: HostSample) -> bool:
         for one in seen:
-            self.sync.see(one, DOCUMENT, [INSTANCE], {'override x': 'gone'})
+            self.sync.update(one, DOCUMENT, [INSTANCE], {'override x': 'gone'})
             self.sync.take()
         return self.sync.turn()
 
@@ -194,7 +194,7 @@ class ReportTest(SyncTestCase):
                             'the stop file is there'),
                            ('holding back: no watcher',
                             'holding back: no watcher')):
-            self.sync.see(sample(10), {**DOCUMENT, 'state': state}, [], {})
+            self.sync.update(sample(10), {**DOCUMENT, 'state': state}, [], {})
             self.sync.turn()
             self.assertEqual(why, self.conductor.reports[-1].facts.stopped)
 
@@ -427,7 +427,7 @@ class FaultTest(SyncTestCase):
                      b'{"acknowledged":0,"directives":{"issued_s":NaN}}'):
             one = self.make(lambda told, data=data: data)
             self.assertFalse(one.turn())
-        self.assertEqual(orders.NONE, one.orders._replace(budget=None))
+        self.assertEqual(orders.NO_ORDERS, one.orders._replace(budget=None))
 
     def test_errors_that_forge_lines(self) -> None:
         def fault(told: report.Report) -> Exception | None:
@@ -736,7 +736,7 @@ class DirectivesTest(SyncTestCase):
             one = directives.Directives(self.directory)
             one.load(5.0, 1000.0)
             self.assertEqual(
-                orders.NONE._replace(stopped='the control plane: '
+                orders.NO_ORDERS._replace(stopped='the control plane: '
                                      + directives.LOST), one.orders)
 
         for data in (good[:-9], b'\xff' * 99, b''):

@@ -186,7 +186,7 @@ class HistoryTest(stored.StoreTestCase):
         self.top.joinpath('history').symlink_to('/proc/self')
         self.useFixture(fixtures.MonkeyPatch(
             f'{private_files.__name__}.make_directory',
-            lambda directory, warn: None))
+            lambda *args: None))
         for first in range(1, 99):
             kept.add(limits(first, 1))
         self.assertIn(str(self.directory), kept.fault)

@@ -7,8 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 import logging
 import os
+import pathlib
 import random
+import resource
+import shutil
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -180,6 +184,16 @@ class StoreTest(stored.StoreTestCase):
         self.assertEqual([], incidents[0].evidence)
         self.assertEqual(9, len(incidents[-1].evidence))
 
+    def test_what_is_reported_is_not_dropped(self) -> None:
+        """Of a segment that goes for want of room."""
+        kept = self.open(reports_bytes=40_000)
+        kept.add_reports([statistics()] * 20)
+        kept.acknowledged(kept.run_id, 15)
+        while not kept.dropped:
+            kept.add_reports([statistics()])
+        total = kept.batch(1, 1)[1][0].sequence - 1
+        self.assertEqual(total - 15, kept.dropped)
+
     def test_reported_reports_are_removed(self) -> None:
         kept = self.open(reports_bytes=40_000)
         for _ in range(200):
@@ -204,10 +218,13 @@ class StoreTest(stored.StoreTestCase):
     def test_what_no_conductor_takes(self) -> None:
         kept = self.open()
         kept.add([kill('x\udcff'), kill('a'), codec.replace(
-            incident(), cause='x' * report.MAX_ENTRY_BYTES)])
+            incident(), cause='x' * report.MAX_ENTRY_BYTES),
+            codec.replace(incident(), id='none of a conductor'),
+            codec.replace(kill('b'), processes=-1)])
         self.assertEqual([1], [entry.sequence
                                for entry in kept.batch(9, MIB)[1]])
-        self.assertEqual(2, str(self.lines).count('left out'))
+        self.assertEqual(4, str(self.lines).count('left out'))
+        self.assertEqual((1, 0), (len(self.history()), self.unreadable))
 
     def test_killed_at_any_time(self) -> None:
         """What was added is reported, and what was acknowledged is not
@@ -307,7 +324,7 @@ class StoreTest(stored.StoreTestCase):
         self.assertEqual(['c', 'd'], self.names(kept))
         self.useFixture(fixtures.MonkeyPatch(
             f'{store.__name__}.private_files.make_directory',
-            lambda path, warn: None))
+            lambda *args: None))
         self.directory.unlink()
         aside.rename(self.directory)
         kept.add([kill('e')])
@@ -356,6 +373,27 @@ class StoreTest(stored.StoreTestCase):
             2 * segments.MOST_WAITING))
         self.assertEqual((2 * segments.MOST_WAITING, 0),
                          (len(self.drained(kept)), kept.dropped))
+
+    def test_no_descriptor_is_left(self) -> None:
+        """For one of the two kinds: what it has waits, and is not taken for
+        reported when the other one is."""
+        kept = self.open()
+        kept.add_reports([statistics()])
+        kept.add([incident(1), kill('a')])
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        free = os.open('/', os.O_RDONLY)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, hard))
+        try:
+            run, entries = kept.batch(9, MIB)
+            if entries:
+                kept.acknowledged(run, entries[-1].sequence)
+            self.assertNotEqual(0, kept.waiting_bytes)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        self.assertEqual([1, 2, 3], [
+            entry.sequence for entry in self.drained(kept)])
+        self.assertEqual([], self.lines)
 
     def test_torn(self) -> None:
         run = self.filled(*(f'w{number}' for number in range(50)))
@@ -425,6 +463,66 @@ class StoreTest(stored.StoreTestCase):
             self.drained(kept)
             kept.close()
 
+    def test_what_is_no_position(self) -> None:
+        """It is moved aside, and events are written all the same."""
+        target = self.top / 'target'
+        path = self.directory / store.POSITION
+        for make in (lambda: path.symlink_to(target), path.mkdir,
+                     lambda: os.mkfifo(path)):
+            self.filled('a')
+            target.write_text('{"run":7,"sequence":7}')
+            path.unlink()
+            make()
+            kept = self.open()
+            kept.add([kill('b')])
+            self.assertEqual(('', 'a'), (kept.fault, self.names(kept)[0]))
+            self.assertIn('reported again', self.lines.pop())
+            self.drained(kept)
+            kept.close()
+            for other in self.directory.iterdir():
+                if other.suffix in ('.events', '.unusable'):
+                    other.rmdir() if stat.S_ISDIR(
+                        other.lstat().st_mode) else other.unlink()
+        self.assertEqual([], self.lines)
+
+    def remove_files(self) -> None:
+        for path in self.directory.iterdir():
+            path.unlink()
+
+    def test_files_that_are_removed(self) -> None:
+        """By an operator, while the agent runs: it goes on in new ones, and
+        what has been reported by then is not reported again."""
+        for remove in (lambda: shutil.rmtree(self.directory),
+                       self.remove_files):
+            kept = self.open()
+            kept.add(map(kill, 'ab'))
+            self.drained(kept)
+            kept.add([kill('c')])
+            remove()
+            kept.add([kill('d')])
+            [line] = self.lines
+            self.assertIn('removed', line)
+            self.lines.clear()
+            self.assertEqual(('', ['d']), (kept.fault, self.names(kept)))
+            kept.close()
+            kept = self.open()
+            kept.add([kill('e')])
+            self.assertEqual(['d', 'e'], [
+                entry.workload for entry in self.drained(kept)
+                if isinstance(entry, report.Kill)])
+            self.assertEqual(2, len(self.history()))
+            kept.close()
+            shutil.rmtree(self.directory)
+
+    def test_a_position_that_cannot_be_saved(self) -> None:
+        kept = self.open()
+        kept.add(map(kill, 'ab'))
+        (self.directory / store.POSITION).unlink()
+        (self.directory / store.POSITION).mkdir()
+        self.files()[0].unlink()
+        kept.add([kill('c')])
+        self.assertEqual(('', ['c']), (kept.fault, self.names(kept)))
+
     def test_files_of_others(self) -> None:
         """They are moved aside; nothing is written to what they link to."""
         target = self.top / 'target'
@@ -478,6 +576,24 @@ class StoreTest(stored.StoreTestCase):
             kept.close()
             self.directory.chmod(0o777)
 
+    def test_a_directory_for_other_files(self) -> None:
+        """Such as /tmp, or /var/log where a group may write to it: it stays
+        where it is, and nothing is written to it."""
+        self.filled('a')
+        self.directory.chmod(0o1777)
+        (self.directory / 'other').mkdir()
+        before = sorted(self.directory.iterdir())
+        kept = self.open()
+        for _ in range(2):
+            kept.add([kill('b')])
+            self.assertIn('other files', kept.fault)
+            self.assertEqual(before, sorted(self.directory.iterdir()))
+            self.assertEqual([self.directory], list(self.top.iterdir()))
+        (self.directory / 'other').rmdir()
+        self.directory.chmod(0o700)
+        kept.add([kill('c')])
+        self.assertEqual(('', 4), (kept.fault, len(self.history())))
+
     def test_a_directory_of_another_user(self) -> None:
         """Its files are that user's, as far as root may give files away."""
         if os.geteuid() != 0:
@@ -485,7 +601,7 @@ class StoreTest(stored.StoreTestCase):
         os.chown(self.top, 65534, 65534)
         self.open().add([kill()])
         self.assertEqual({65534}, {path.stat().st_uid for path in (
-            self.directory, *self.files())})
+            self.directory, *self.directory.iterdir())})
         for path in self.files():
             path.unlink()
 
@@ -498,6 +614,41 @@ class StoreTest(stored.StoreTestCase):
             kept.add([kill()])
         self.assertEqual(('', [0]), (kept.fault, [
             path.stat().st_uid for path in self.files()]))
+
+    def test_a_position_of_root(self) -> None:
+        """An agent of the user that owns the directory may not read it."""
+        if os.geteuid() != 0:
+            self.skipTest('only root can be another user')
+        os.chown(self.top, 65534, 65534)
+        self.filled()
+        os.chown(self.directory / store.POSITION, 0, 0)
+        child = os.fork()
+        if not child:
+            os.setuid(65534)
+            kept = self.open()
+            kept.add([kill()])
+            os._exit(bool(kept.fault))
+        self.assertEqual(0, os.waitpid(child, 0)[1])
+
+    def test_a_directory_that_is_swapped(self) -> None:
+        """By the user that owns what it is in, as soon as it is there: that
+        gets nothing else from root."""
+        if os.geteuid() != 0:
+            self.skipTest('only root can give files away')
+        os.chown(self.top, 65534, 65534)
+        elsewhere = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        make = os.mkdir
+
+        def swap(path: pathlib.Path, mode: int) -> None:
+            make(path, mode)
+            path.rmdir()
+            path.symlink_to(elsewhere)
+
+        kept = self.open()
+        with fixtures.MonkeyPatch('os.mkdir', swap):
+            kept.add([kill()])
+        self.assertEqual((0, []), (elsewhere.stat().st_uid,
+                                   list(elsewhere.iterdir())))
 
     def test_no_other_user_reads_it(self) -> None:
         kept = self.open()

@@ -304,18 +304,18 @@ class TestSample(CgroupsCase):
             self.tree.put(f'mnt/memory/batch/a/memory.{name}', text)
         self.tree.put('proc/self/mounts', V2_MOUNTS
                       + 'cgroup /mnt/memory cgroup rw,memory 0 0\n')
-        for _ in range(base.LOOK_TICKS):
+        for _ in range(base.RESCAN_TICKS):
             sample, = driver.sample()
         self.assertEqual((True,) * 3, self.known(sample))
         self.assertEqual(4096, sample.memory_bytes)
         self.assertEqual('', driver.lacks('/batch/a', Knob.MEMORY_BYTES))
         # And it goes again.
         self.tree.put('proc/self/mounts', V2_MOUNTS)
-        for _ in range(base.LOOK_TICKS):
+        for _ in range(base.RESCAN_TICKS):
             sample, = driver.sample()
         self.assertEqual((False, True, True), self.known(sample))
         self.tree.put('proc/self/mounts', '')
-        for _ in range(base.LOOK_TICKS):
+        for _ in range(base.RESCAN_TICKS):
             sample, = driver.sample()
         self.assertEqual((False, True, True), self.known(sample))
 
@@ -478,7 +478,7 @@ class TestDisks(CgroupsCase):
         self.assertEqual({'259:0'}, self.whole())
 
     def come_and_go(self, driver: Cgroups) -> WorkloadSample:
-        for _ in range(base.LOOK_TICKS):
+        for _ in range(base.RESCAN_TICKS):
             sample, = driver.sample()
         return sample
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 import itertools
 import pathlib
+import threading
 
 import fixtures
 import testtools
@@ -27,6 +28,8 @@ from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Resource
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
+
+LONG_S = 20.0
 
 
 class TestCpus(testtools.TestCase):
@@ -129,7 +132,7 @@ class TestCpus(testtools.TestCase):
 
     def test_a_refusal_is_logged_once_and_tried_again_later(self) -> None:
         self.assertEqual((None, ''), tuple(self.evidence.facts().values()))
-        for _ in range(3 * base.LOOK_TICKS):
+        for _ in range(3 * base.RESCAN_TICKS):
             self.tick('v')
             self.tick()
         self.assertEqual(1, self.log.output.count('no direct evidence'))
@@ -140,8 +143,12 @@ class TestCpus(testtools.TestCase):
 class Counter:
     """Notes what is watched in each tick; not the kernel."""
 
+    may_close = threading.Event()
+    may_close.set()
+
     def __init__(self) -> None:
         self.watched: list[int] = []
+        self.closed = threading.Event()
 
     def watch(self, victims: Mapping[str, Collection[int]]) -> None:
         self.watched += itertools.chain(*victims.values())
@@ -150,7 +157,8 @@ class Counter:
         return watched_threads.Ended(frozenset(), True)
 
     def close(self) -> None:
-        pass
+        self.may_close.wait(LONG_S)
+        self.closed.set()
 
 
 class Counted(thread_windows.ThreadWindows[Counter]):
@@ -202,6 +210,24 @@ class TestCounted(testtools.TestCase):
         counter = self.evidence.counter
         assert counter is not None
         return counter.watched[seen if counter is before else 0:]
+
+    def test_each_window_is_closed(self) -> None:
+        """Also after one that the kernel takes long to let go."""
+        self.useFixture(fixtures.MonkeyPatch(
+            f'{windows.__name__}.CLOSE_S', 0.0))
+        mounts = {'unified': Mount(str(self.top), 2)}
+        self.evidence = Counted(mounts, cgroup_overlap.DomainCgroups(mounts))
+        may_close, counters = threading.Event(), []
+        self.tasks('v', 1)
+        with fixtures.MonkeyPatch(f'{__name__}.Counter.may_close', may_close):
+            for _ in range(3):
+                self.tick('/v')
+                counters.append(self.evidence.counter)
+                self.tick()
+            may_close.set()
+            for counter in counters:
+                assert counter is not None
+                self.assertTrue(counter.closed.wait(LONG_S))
 
     def test_many_threads_take_several_ticks(self) -> None:
         for number in range(5):

@@ -80,7 +80,7 @@ class TestProc(testtools.TestCase):
         self.put('proc/cpuinfo', 'model name\t: AMD EPYC\n')
         self.put('sys/devices/system/cpu/cpu1/topology/core_cpus_list',
                  '0-1\n')
-        for _ in range(2 * base.LOOK_TICKS):
+        for _ in range(2 * base.RESCAN_TICKS):
             now = host.topology()
         self.assertEqual('AMD EPYC', host.cpu_model)
         self.assertIs(first, now)       # that is not read each time
@@ -94,7 +94,7 @@ class TestProc(testtools.TestCase):
                  '0-2\n')
         self.assertEqual(0, host.topology()[2].core)    # soon
         self.put('sys/devices/system/cpu/isolated', '2\n')
-        for _ in range(base.LOOK_TICKS):
+        for _ in range(base.RESCAN_TICKS):
             now = host.topology()
         self.assertEqual((None, True), (now[1].isolated, now[2].isolated))
 

@@ -94,7 +94,7 @@ class NetworkTestCase(testtools.TestCase):
                                ('-1', 125e6), ('2000', 250e6)):
             pathlib.Path(self.root, 'sys/class/net/bond0/speed').write_text(
                 text)
-            for _ in range(base.LOOK_TICKS):
+            for _ in range(base.RESCAN_TICKS):
                 found = driver.capacities()
             self.assertEqual({'bond0': expected}, found)
         self.assertEqual('', self.log.output)

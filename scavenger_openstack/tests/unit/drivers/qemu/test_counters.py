@@ -144,7 +144,7 @@ class TestVersion1(FilesTestCase):
         for path in files:
             pathlib.Path(f'{path}.off').rename(path)
         self.stat(0, 40_000_000)
-        counters.look_again()
+        counters.relist()
         for _ in range(2):
             counters.wake()
             found = self.sample(counters)
@@ -174,17 +174,17 @@ class TestVersion1(FilesTestCase):
         self.vcpu(0, 1160, '2000000000 300000000 9')
         self.assertEqual(1.0, self.delay(counters)[1])
         self.vcpu(2, 1162, '9000000000 9000000000 9')
-        counters.look_again()
+        counters.relist()
         self.assertEqual((0.1, 1.0), self.delay(counters))
         self.assertEqual({0: 1160, 1: 1161, 2: 1162}, counters.vcpu_threads)
         self.vcpu(2, 1162, '9500000000 9100000000 9')
         self.assertEqual((0.2, 1.5), self.delay(counters))
         shutil.rmtree(self.root / f'cg/cpu/machine/{PLAIN}/vcpu2')
-        counters.look_again()
+        counters.relist()
         self.assertEqual((0.2, 1.5), self.delay(counters))
         # Another thread for the same vCPU: not what the old one had.
         self.vcpu(0, 1170, '10 10 1')
-        counters.look_again()
+        counters.relist()
         self.assertEqual((0.2, 1.5), self.delay(counters))
         self.assertEqual({0: 1170, 1: 1161}, counters.vcpu_threads)
 
@@ -208,16 +208,16 @@ class TestVersion1(FilesTestCase):
     def test_it_looks_now_and_then_without_being_told(self) -> None:
         counters = self.counters(self.used)
         self.vcpu(2, 1162, '0 0 0')
-        for _ in range(domain_counters.LOOK_TICKS):
+        for _ in range(domain_counters.RESCAN_TICKS):
             self.sample(counters)
         self.assertIn(2, counters.vcpu_threads)
         # One that is being made has a cgroup, and then a thread.
         self.put(f'cg/cpu/machine/{PLAIN}/vcpu3/tasks', '')
-        counters.look_again()
+        counters.relist()
         self.sample(counters)
         self.assertNotIn(3, counters.vcpu_threads)
         self.vcpu(3, 1163, '0 0 0')
-        for _ in range(domain_counters.LOOK_TICKS):
+        for _ in range(domain_counters.RESCAN_TICKS):
             self.sample(counters)
         self.assertIn(3, counters.vcpu_threads)
 
@@ -295,7 +295,7 @@ class TestVersion1(FilesTestCase):
         self.tap('tap0', 100, 10)
         self.assertEqual((None, None), self.net(counters))  # no tap1 yet
         self.tap('tap1', 7000, 7000)
-        counters.look_again()
+        counters.relist()
         self.assertEqual((100, 10), self.net(counters))
         self.tap('tap1', 7001, 7002)
         self.assertEqual((101, 12), self.net(counters))
