@@ -366,8 +366,8 @@ def incident_event(time_s: float, what: str, controller: str,
         cause=fit.maybe_name(incident.cause),
         controller=fit.maybe_name(controller),
         action=fit.sentence(incident.action),
-        outcome=incident.outcome if (       # type: ignore[arg-type]
-            incident.outcome in _OUTCOMES) else 'unclear',
+        outcome=(incident.outcome if incident.outcome in _OUTCOMES
+                 else 'unclear'),
         suspects=[report.Suspect(
             workload=fit.name(name), score=fit.number(scores.get(name)),
             antagonist=name in antagonists,

@@ -19,6 +19,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from scavenger_openstack.agent.apply.actuator import Actuator
+from scavenger_openstack.agent.events import earlier
 from scavenger_openstack.agent.events import steady_clock
 from scavenger_openstack.agent.events import store
 from scavenger_openstack.agent.events import tick_events
@@ -124,6 +125,8 @@ class Service:
         self._ticked_s = now()
         self._cpu_s = self._measured_s = self._cpu_share = 0.0
         self._scheduled = 'normal'
+        earlier.warn(conf_package.history_dir(conf),
+                     conf_package.sync_dir(conf))
         self._store = store.Store(
             conf_package.history_dir(conf), conf.agent.history_mib * 2 ** 20,
             conf.conductor.spool_mib * 2 ** 20

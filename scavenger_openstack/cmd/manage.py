@@ -52,8 +52,18 @@ def parser() -> command_line.Parser:
     add = command_line.add_commands(program)
     action = command_line.add_commands(
         add('db', 'the tables of the control plane'), 'action')
-    _add(action, 'upgrade', 'make the tables, or bring them to the version '
-                            'of this program; conductors and API stopped')
+    command = _add(
+        action, 'upgrade', 'make the tables, or bring them to the version '
+        'of this program; without an option, conductors and API stopped',
+        'To upgrade one program after the other: --expand with the new '
+        'release, before the first of them, and --contract after the last.')
+    kind = command.add_mutually_exclusive_group()
+    kind.add_argument('--expand', dest='kind', action='store_const',
+                      const='expand', help='only add what this release '
+                      'needs; the release before works on')
+    kind.add_argument('--contract', dest='kind', action='store_const',
+                      const='contract', help='remove what only the release '
+                      'before needs, when no API and no conductor of it runs')
     _add(action, 'version', 'print the version of the tables',
          'Exit code: 1 when this program needs another version.')
     command = _add(
@@ -188,12 +198,16 @@ def _engine(conf: cfg.ConfigOpts, statement_s: float | None = None
 
 
 def _upgrade(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
+    from scavenger_openstack.db import connect
     from scavenger_openstack.db import schema
     with _engine(conf, statement_s=0) as engine:
-        before, after = schema.upgrade(engine)
+        before, after = schema.upgrade(engine, options.kind)
+        due = connect.read(engine, schema.due)
     print(f'the tables have version {after}'
           + (', nothing to do' if before == after else
              ', made' if before is None else f', upgraded from {before}'))
+    if due:
+        print(due)
     return 0
 
 

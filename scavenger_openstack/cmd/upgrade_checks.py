@@ -42,10 +42,14 @@ class Checks(upgradecheck.UpgradeCommands):
         self._conf = conf
 
     def _database(self) -> Result:
-        return _failed_with(self._tables)
+        due = ''
 
-    def _tables(self) -> None:
-        self._read(schema.check)
+        def check() -> None:
+            nonlocal due
+            due = self._read(schema.due)
+
+        result = _failed_with(check)
+        return Result(Code.WARNING, due) if due else result
 
     def _policy(self) -> Result:
         result = _failed_with(lambda: policy_file.check(self._conf))

@@ -41,6 +41,7 @@ from scavenger_openstack import host_names
 from scavenger_openstack.types import printable
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import proof
+from scavenger_openstack.wire import received
 from scavenger_openstack.wire.report import Answer
 from scavenger_openstack.wire.report import MAX_REPORT_BYTES
 from scavenger_openstack.wire.report import Report
@@ -160,15 +161,15 @@ class Conductor:
         began_s, taken, points = time.thread_time(), False, 0
         cost = Cost({}, {}, [])
         try:
-            report = codec.decode(data, Report, MAX_REPORT_BYTES)
+            report = received.report(data)
             report_sync.check(report, authenticated)
             points = accounts.points(report)
             if not self._accounts.has_rows(sender, bool(report.entries)):
-                # Without its workloads, which are sent again: directives
-                # come with the answer.
+                # Its workloads are sent again: directives come all the same.
                 report = codec.replace(report, workloads=None)
             answer = self._stored(sender, report, authenticated, now, cost)
             taken = True
+            self._log.left_out(report, now)
             return directives.encoded(
                 answer, report.host,
                 lambda what: self._log.is_due(f'{report.host} {what}', now))

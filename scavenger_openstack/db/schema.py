@@ -10,18 +10,18 @@ table ``alembic_version``.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Sequence
 import contextlib
 import functools
 import os
 import pathlib
 
 from alembic import command
-from alembic import config as alembic_config
-from alembic import script
 import sqlalchemy as sa
 
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import faults
+from scavenger_openstack.db.migrations import steps
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors
 
@@ -35,15 +35,13 @@ VERSION = sa.table('alembic_version',
 
 
 @functools.cache
-def _versions() -> tuple[str, ...]:
-    """The versions that this program knows, the newest first."""
-    return tuple(step.revision for step in script.ScriptDirectory.from_config(
-        _config()).walk_revisions())
+def _steps(versions: pathlib.Path = steps.VERSIONS) -> list[steps.Step]:
+    return steps.steps(versions)
 
 
 def newest() -> str:
-    """The version that this program works with."""
-    return _versions()[0]
+    """The last version that this program makes."""
+    return _steps()[-1].revision
 
 
 def current(connection: sa.Connection) -> str | None:
@@ -54,18 +52,45 @@ def current(connection: sa.Connection) -> str | None:
         VERSION.c.version_num)).scalar_one_or_none()
 
 
-def check(connection: sa.Connection) -> None:
-    """Do nothing if the tables are those of this version.
+def check(connection: sa.Connection,
+          versions: pathlib.Path = steps.VERSIONS) -> None:
+    """Do nothing if this program works with the tables: those of this release,
+    also before their contract step, and those of a later one before its.
 
+    :param versions: the directory of the migrations
     :raises SchemaError: they are older, newer, of an unknown version or not
         there.
     """
-    there = _checked_version(connection)
-    if there != newest():
+    known, there = _steps(versions), current(connection)
+    if there is not None and steps.is_later(there, known):
+        return
+    there = _checked_version(connection, known)
+    needed = steps.needed(known)
+    if there is None or needed in steps.pending(there, known):
         raise errors.SchemaError(
             f'{faults.shown(connection.engine.url)}: its tables have '
             + ('no version' if there is None else f'version {there}')
-            + f' and this program needs version {newest()}: {faults.UPGRADE}')
+            + f' and this program needs version {needed.revision}: '
+            + (faults.UPGRADE if there is None else steps.COMMANDS['expand']))
+
+
+def due(connection: sa.Connection,
+        versions: pathlib.Path = steps.VERSIONS) -> str:
+    """Return what has to be done after an upgrade, a sentence; '' for
+    nothing.
+
+    :raises SchemaError: as :func:`check`
+    """
+    check(connection, versions)
+    known, there = _steps(versions), str(current(connection))
+    if steps.is_later(there, known):
+        return (f'The tables have version {there}, of a later release: '
+                'upgrade this program.')
+    rest = steps.pending(there, known)
+    return '' if not rest else (
+        f'The tables have version {there}, and {rest[0].revision} removes '
+        'what only the release before needs. When no API and no conductor of '
+        f'that runs, {steps.COMMANDS["contract"]}.')
 
 
 def check_writable(connection: sa.Connection) -> None:
@@ -77,54 +102,54 @@ def check_writable(connection: sa.Connection) -> None:
         sa.false()).values(expires_s=0.0))
 
 
-def upgrade(engine: sa.Engine) -> tuple[str | None, str]:
+def upgrade(engine: sa.Engine, kind: steps.Kind | None = None,
+            versions: pathlib.Path = steps.VERSIONS
+            ) -> tuple[str | None, str]:
     """Bring the tables to the newest version, and return the version before
     and after.  Two of these at once wait for each other.
+
+    :param kind: see :func:`.steps.target`
+    :param versions: the directory of the migrations
 
     On SQLite and PostgreSQL it is one transaction.  MariaDB stores each
     change of a table at once: what a first upgrade that was interrupted has
     left there, empty tables, is made again.
 
     :raises SchemaError: the tables are of an unknown version, or not from
-        here.
+        here, or migrations of the other kind have to be before.
     """
+    known = _steps(versions)
     _create_file(engine)
     with _lock(engine), connect.writing(engine) as connection:
-        before = _checked_version(connection)
+        before = _checked_version(connection, known)
         if before is None:
             _clear_remains(connection)
-        config = _config()
+        after = steps.target(before, known, kind)
+        config = steps.configuration(versions)
         config.attributes['connection'] = connection
-        command.upgrade(config, 'head')
-    return before, newest()
+        command.upgrade(config, after)
+    return before, after
 
 
-def _checked_version(connection: sa.Connection) -> str | None:
+def _checked_version(connection: sa.Connection,
+                     known: Sequence[steps.Step]) -> str | None:
     """The version that is there; None where there is none.
 
     :raises SchemaError: this program does not know that version.
     """
-    there = current(connection)
-    if there is None or there in _versions():
+    there, revisions = current(connection), [step.revision for step in known]
+    if there is None or there in revisions:
         return there
     text = (f'{faults.shown(connection.engine.url)}: its tables have version '
             f'{there} and this program knows versions ')
-    if there > newest():
+    if there > revisions[-1]:
         raise errors.SchemaError(
-            f'{text}to {newest()}: install the newer scavenger-openstack '
+            f'{text}to {revisions[-1]}: install the newer scavenger-openstack '
             'here, or restore the backup from before the upgrade')
     raise errors.SchemaError(
-        f'{text}from {_versions()[-1]} on: tables from before the first '
+        f'{text}from {revisions[0]} on: tables from before the first '
         'release cannot be upgraded; name an empty database in [database] '
         f'connection, and {faults.UPGRADE}')
-
-
-def _config() -> alembic_config.Config:
-    config = alembic_config.Config()
-    here = pathlib.Path(__file__).parent / 'migrations'
-    config.set_main_option('script_location', str(here).replace('%', '%%'))
-    config.set_main_option('path_separator', 'os')
-    return config
 
 
 def _create_file(engine: sa.Engine) -> None:

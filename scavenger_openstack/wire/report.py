@@ -7,10 +7,12 @@ entries, which the agent sends again until they are acknowledged, so a
 report may arrive twice: the conductor applies an entry once, by host, run and
 sequence.  Times are UNIX times in seconds, unless a name says otherwise.
 
-Fields that another minor version does not know are ignored, and those that it
-lacks have defaults.  A new meaning of a field, a new type of entry and a new
-knob or mode are a new :data:`SCHEMA`.  Each message says its own; a default is
-not sent, so that of the field is 1 for ever.
+Fields that another release does not know are ignored, and those that it lacks
+have defaults.  A type of entry that it does not know is left out by
+:mod:`.received`, and any :data:`.texts.Word` is taken as it is.  A new meaning
+of a field is a new field; what cannot be said so is a new :data:`SCHEMA`, and
+agents and conductors of two schemas do not work together.  Each message says
+its own; a default is not sent, so that of the field is 1 for ever.
 
 Names are those of :func:`.fit.name`: the agent's own unless these are too long
 or not printable.  A text that is not of its kind in :mod:`.texts` makes a
@@ -42,7 +44,9 @@ from scavenger_openstack.wire.texts import MaybeName
 from scavenger_openstack.wire.texts import MaybeProject
 from scavenger_openstack.wire.texts import Name
 from scavenger_openstack.wire.texts import Sentence
+from scavenger_openstack.wire.texts import ShortWord
 from scavenger_openstack.wire.texts import ThreadName
+from scavenger_openstack.wire.texts import Word
 
 SCHEMA = 1
 
@@ -64,6 +68,7 @@ MAX_REFUSED = 200
 """Sentences of one report; there may be more."""
 
 Count = Annotated[int, Meta(ge=0, le=2 ** 53)]
+Sequence = Annotated[int, Meta(ge=1, le=2 ** 53)]
 Time = Annotated[float, Meta(ge=0, le=LAST_S)]
 NotNegative = Annotated[float, Meta(ge=0)]
 Value = float | CpuList
@@ -71,6 +76,9 @@ Value = float | CpuList
 GivenValue = float | Annotated[str, Meta(max_length=4096)]
 
 Resource = Literal['cpu', 'memory', 'network', 'disk']
+Amounts = Annotated[dict[Word, NotNegative], Meta(max_length=MAX_PARTS)]
+"""By resource or by knob, in the unit of it."""
+Grade = Annotated[str, Meta(pattern=r'\A[A-Z]?\Z')]
 Priority = Literal['foreground', 'background']
 Mode = Literal['off', 'observe', 'enforce']
 Knob = Literal['cpu_cores', 'cpu_set', 'cpu_idle', 'memory_bytes',
@@ -78,6 +86,9 @@ Knob = Literal['cpu_cores', 'cpu_set', 'cpu_idle', 'memory_bytes',
                'llc_ways', 'paused']
 GroundKind = Literal['direct', 'share', 'timing', 'experiment']
 Outcome = Literal['open', 'confirmed', 'refuted', 'unclear', 'ended']
+"""What agents of this release send.  A report takes other words, too: an
+agent of a later release may know more resources, modes, knobs, kinds or
+outcomes than its conductor."""
 
 
 class Wire(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -94,7 +105,7 @@ class Workload(Wire, frozen=True):
 
     id: Name
     priority: Priority
-    kind: Literal['container', 'instance'] = 'container'
+    kind: ShortWord = 'container'
     source: MaybeName = 'default'
     instance: MaybeInstance = ''
     display_name: MaybeName = ''
@@ -102,7 +113,7 @@ class Workload(Wire, frozen=True):
     project: MaybeProject = ''
     application: MaybeName = ''
     vcpus: NotNegative = 1.0
-    floor: dict[Knob, NotNegative] = {}
+    floor: Amounts = {}
 
 
 class Precision(Wire, frozen=True):
@@ -141,15 +152,15 @@ class Facts(Wire, frozen=True):
     version: MaybeName = ''
     enforcing: bool = False
     stopped: Sentence = ''
-    grade: Literal['', 'A', 'B', 'C'] = ''
+    grade: Grade = ''
     cpu_model: MaybeName = ''
-    modes: Annotated[dict[Name, Mode], Meta(max_length=MAX_PARTS)] = {}
-    own_modes: Annotated[dict[Name, Mode], Meta(max_length=MAX_PARTS)] = {}
-    limited: Annotated[list[Knob], Meta(max_length=MAX_PARTS)] | None = None
+    modes: Annotated[dict[Name, Word], Meta(max_length=MAX_PARTS)] = {}
+    own_modes: Annotated[dict[Name, Word], Meta(max_length=MAX_PARTS)] = {}
+    limited: Annotated[list[Word], Meta(max_length=MAX_PARTS)] | None = None
     missing: Annotated[list[Sentence], Meta(max_length=MAX_MISSING)] = []
-    capacity: dict[Resource, NotNegative] = {}
-    headroom: dict[Resource, NotNegative] = {}
-    used: dict[Resource, NotNegative] = {}
+    capacity: Amounts = {}
+    headroom: Amounts = {}
+    used: Amounts = {}
     precision: Annotated[dict[Name, Precision],
                          Meta(max_length=MAX_PARTS)] = {}
     tick_cpu_share: NotNegative | None = None
@@ -179,7 +190,7 @@ class Ground(Wire, frozen=True):
     """Why a workload, '' for the host itself, is named: see
     :class:`.grounds.Ground`."""
 
-    kind: GroundKind
+    kind: ShortWord
     workload: MaybeName = ''
     share: Annotated[float, Meta(ge=-1, le=1)] | None = None
     waited_s: NotNegative | None = None
@@ -202,7 +213,7 @@ class Series(Wire, frozen=True):
 class Entry(Wire, frozen=True, tag_field='type'):
     """One thing that happened; ``sequence`` grows by one in each run."""
 
-    sequence: Annotated[int, Meta(ge=1, le=2 ** 53)]
+    sequence: Sequence
     time_s: Time
 
 
@@ -219,7 +230,7 @@ class Incident(Entry, frozen=True, tag='incident'):
     cause: MaybeName = ''
     controller: MaybeName = ''
     action: Sentence = ''
-    outcome: Outcome = 'open'
+    outcome: Word = 'open'
     suspects: Annotated[list[Suspect], Meta(max_length=64)] = []
     grounds: Annotated[list[Ground], Meta(max_length=MAX_GROUNDS)] = []
     evidence: Annotated[list[Series], Meta(max_length=9)] = []
@@ -234,7 +245,7 @@ class Limit(Entry, frozen=True, tag='limit'):
     """
 
     workload: Name
-    knob: Knob
+    knob: Word
     what: Literal['set', 'changed', 'removed']
     since_s: Time
     owner: Name
@@ -303,7 +314,15 @@ class Profiling(Entry, frozen=True, tag='profiling'):
     profile: Line = ''
 
 
-AnyEntry = Incident | Limit | Kill | AgentEvent | Statistics | Profiling
+class OtherEntry(Entry, frozen=True, tag='other'):
+    """An entry of a type that this release does not know, see
+    :mod:`.received`; ``entry_type`` is that."""
+
+    entry_type: Word
+
+
+AnyEntry = (Incident | Limit | Kill | AgentEvent | Statistics | Profiling
+            | OtherEntry)
 
 
 class Report(Wire, frozen=True):

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from scavenger_openstack.wire.report import Knob
-from scavenger_openstack.wire.report import NotNegative
+from scavenger_openstack.wire.report import Amounts
 from scavenger_openstack.wire.report import Priority
 from scavenger_openstack.wire.report import Wire
 from scavenger_openstack.wire.texts import Host
@@ -32,5 +31,5 @@ class InstanceTag(Wire, frozen=True):
     source: Literal['default', 'flavor'] = 'default'
     project: MaybeProject = ''
     application: MaybeName = ''
-    floor: dict[Knob, NotNegative] = {}
+    floor: Amounts = {}
     protect: bool = True

@@ -49,6 +49,10 @@ CpuList = Annotated[str, Meta(pattern=rf'\A{CPU_LIST}\Z')]
 Id = Annotated[str, Meta(pattern=rf'\A{WORD}{{1,{ID}}}\Z')]
 """Of a boot, a run, directives."""
 MaybeId = Annotated[str, Meta(pattern=rf'\A{WORD}{{0,{ID}}}\Z')]
+Word = Annotated[str, Meta(pattern=r'\A[a-z0-9_]{1,32}\Z')]
+"""Of a set that a later release may add to: a knob, a mode, an outcome."""
+ShortWord = Annotated[str, Meta(pattern=r'\A[a-z0-9_]{1,16}\Z')]
+"""The same, where databases store as much: a kind."""
 
 GivenName = Annotated[str, Meta(min_length=1, max_length=NAME)]
 MaybeGivenName = Annotated[str, Meta(max_length=NAME)]

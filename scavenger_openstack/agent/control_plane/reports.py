@@ -28,7 +28,7 @@ from scavenger_openstack.wire import report
 MOST_WORKLOADS = 2000
 MOST_SUFFERING = 20
 
-Amounts = dict[report.Resource, float]
+Amounts = dict[str, float]
 
 
 class LastTick(NamedTuple):

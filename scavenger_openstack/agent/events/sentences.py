@@ -48,8 +48,10 @@ def sentence(event: Event, vm_names: names.Names | None = None) -> str:
         text = (f'agent {event.what}'
                 + (f': {event.detail}' if event.detail else '')
                 + (f' (process {event.pid})' if event.pid else ''))
-    else:
+    elif isinstance(event, report.Statistics):
         text = f'statistics of {event.application}: {event.signal}'
+    else:
+        text = f'{event.entry_type}: not known to this release'
     return printable(vm_names.beside(text) if vm_names else text)
 
 

@@ -77,7 +77,8 @@ def refused_settings(host: Row, settings: Row) -> Iterator[tuple[str, str]]:
     facts = host['facts'] or {}
     if facts.get('own_modes'):
         yield from orders.refused_modes(
-            {name: Mode(mode) for name, mode in facts['own_modes'].items()},
+            {name: Mode(mode) for name, mode in facts['own_modes'].items()
+             if mode in set(Mode)},     # an agent may be of a later release
             {name: Mode(mode) for name, mode in settings['modes'].items()}
         ).items()
     refused = facts.get('refused', {})

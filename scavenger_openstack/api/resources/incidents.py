@@ -277,9 +277,9 @@ def _grounds(row: Mapping[str, Any], suspects: Iterable[Mapping[str, Any]],
 def _anonymous_ground(others: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """All others, and the host itself, as one: the strongest ground.  A
     correlation would be the score of one of them."""
-    kinds = list(grounds.GroundKind)
+    ranks = {str(kind): rank for rank, kind in enumerate(grounds.GroundKind)}
     strongest = min(others, key=lambda ground: (
-        kinds.index(ground['kind']), -(ground['share'] or 0.0)))
+        ranks.get(ground['kind'], len(ranks)), -(ground['share'] or 0.0)))
     merged = {**dict.fromkeys(GROUND), **strongest, 'threads': []}
     if merged['kind'] == grounds.GroundKind.TIMING:
         merged.update(share=None, chance=None)

@@ -15,6 +15,8 @@ from scavenger_openstack.db import reports
 from scavenger_openstack import errors
 from scavenger_openstack import log_once
 from scavenger_openstack.types import printable
+from scavenger_openstack.wire.report import OtherEntry
+from scavenger_openstack.wire.report import Report
 
 LOG = log.getLogger(__name__)
 
@@ -63,6 +65,18 @@ class Refusals:
         if is_foreign:
             self.audit(now, f'agent {authenticated}' if authenticated
                        else 'unknown', host, str(exc))
+
+    def left_out(self, report: Report, now: float) -> None:
+        """Entries of a report are left out, whose types are not known here.
+        """
+        types = {entry.entry_type for entry in report.entries
+                 if isinstance(entry, OtherEntry)}
+        if types and self.is_due(f'{report.host} left out', now):
+            LOG.warning(
+                '%s (version %s): entries of types that this conductor does '
+                'not know are left out: %s; upgrade the conductors before '
+                'the agents', report.host, report.facts.version or 'unknown',
+                ', '.join(sorted(types)))
 
     def put_off(self, exc: errors.Busy, host: str, address: str, now: float
                 ) -> None:

@@ -169,9 +169,12 @@ def _incident(row: Row, targets: Mapping[str, list[Target]]
         cause=row['cause'], victim=row['victim'], signal=row['signal'],
         value=row['value'], threshold=row['threshold'],
         grounds=[Ground(**{
-            'workload': '', **ground, 'kind': GroundKind(ground['kind']),
+            'workload': '', **{name: ground[name] for name in Ground._fields
+                               if name in ground},
+            'kind': GroundKind(ground['kind']),
             'threads': tuple(ground.get('threads', ()))})
-            for ground in row['grounds'] or ()],
+            for ground in row['grounds'] or ()
+            if ground['kind'] in set(GroundKind)],  # or of a later release
         evidence=[profile_estimate.Series(
             series['workload'], series['signal'], series['values'])
             for series in row['evidence']],

@@ -207,6 +207,12 @@ class Manage(managing.Command):
         self.assertEqual(
             (0, f'the tables have version {newest}, nothing to do\n', ''),
             self.command(url, 'db', 'upgrade'))
+        for kind in ('--expand', '--contract'):
+            self.assertEqual(
+                (0, f'the tables have version {newest}, nothing to do\n', ''),
+                self.command(url, 'db', 'upgrade', kind))
+        self.assertEqual(2, self.command(
+            url, 'db', 'upgrade', '--expand', '--contract')[0])
         self.assertEqual((0, f'{newest}\n', ''),
                          self.command(url, 'db', 'version'))
         for dry in ([], ['--dry-run']):

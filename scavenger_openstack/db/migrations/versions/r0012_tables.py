@@ -11,6 +11,7 @@ from scavenger_openstack.db import tables
 
 revision = '0012'
 down_revision = None
+kind = 'expand'
 
 
 def upgrade() -> None:

@@ -117,6 +117,14 @@ class Following(Base):
         self.assertEqual({}, self.not_followed(modes={
             'attribution': 'off', 'cpi2': None}))
 
+    def test_a_mode_of_a_later_release(self) -> None:
+        self.report(own_modes={'attribution': 'observe', 'bus': 'advise'},
+                    modes={'bus': 'advise'}, enforcing=False)
+        self.assertEqual({'mode attribution'}, self.not_followed(
+            modes={'attribution': 'enforce'}).keys())
+        shown = self.ok('GET', f'/v1/hosts/{cloud.HOST}')['host']
+        self.assertEqual({'bus': 'advise'}, shown['modes'])
+
     def test_modes_of_an_aggregate(self) -> None:
         self.report(own_modes={'attribution': 'observe'}, enforcing=False,
                     refused={'parameter cpi2.f': 'no controller of it'})

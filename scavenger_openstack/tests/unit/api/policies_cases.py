@@ -300,6 +300,10 @@ class Policies:
                  'chance': 0.0004} for workload in (cloud.NOISY, 'gone')]))
         self.assertEqual([{**nothing, 'kind': 'timing', 'share': None,
                            'waited_s': None, 'window_s': None}], grounds())
+        with connect.writing(self.engine) as connection:    # a later release
+            connection.execute(update(tables.incidents).values(grounds=[
+                {'kind': 'rumour', 'workload': 'gone', 'weight': 1}]))
+        self.assertEqual(['rumour'], [each['kind'] for each in grounds()])
 
     def test_a_project_that_is_not_named_is_nobodys(self) -> None:
         """Not that of containers, whose project is empty, too."""

@@ -146,7 +146,7 @@ def limit(sequence: int, time_s: float = NOW, what: str = 'set',
           ) -> wire.Limit:
     return wire.Limit(
         sequence=sequence, time_s=time_s, workload=workload,
-        knob=knob,      # type: ignore[arg-type]
+        knob=knob,
         what=what,      # type: ignore[arg-type]
         since_s=since_s, value=value, original=2.0,
         **{'owner': 'attribution', 'reason': 'it disturbs web', **more})

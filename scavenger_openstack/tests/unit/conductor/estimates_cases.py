@@ -123,6 +123,15 @@ class Estimates(cloud.Mixin):
         stored(NOW - 3600)
         self.assertEqual(NOW - 1, stale_s())
 
+    def test_grounds_with_more_fields(self) -> None:
+        """As a conductor of a later release stores them."""
+        self.report(*map(incident, (1, 2, 3)))
+        with self.engine.begin() as connection:
+            connection.execute(tables.incidents.update().values(grounds=[
+                {'kind': 'direct', 'workload': HOG, 'share': 0.5,
+                 'waited_s': 1.0, 'window_s': 2.0, 'weight': [1]}]))
+        self.assertEqual(3, self.refresh())
+
     def test_so_many_profiles(self) -> None:
         """Those that are there are still made again."""
         self.useFixture(fixtures.MonkeyPatch(
@@ -146,6 +155,9 @@ class Estimates(cloud.Mixin):
                 [incident(one, grounds=[wire.Ground(
                     kind='timing', workload=HOG, share=0.9)])
                  for one in (6, 7, 8)],
+                [incident(one, grounds=[wire.Ground(
+                    kind='rumour', workload=HOG, share=0.9)])
+                 for one in (13, 14, 15)],
                 [incident(one, cause='own_limit') for one in (9, 10, 11)])):
             self.report(*incidents, run=f'run-{number}')
             self.assertEqual(0, self.refresh())

@@ -184,7 +184,7 @@ class Wrong(testtools.TestCase):
                  '$.entries[0].evidence[0].values[0]'),
                 (('entries', 0, 'evidence', 0, 'times_s'), [1] * 121,
                  '$.entries[0].evidence[0].times_s'),
-                (('entries', 0, 'grounds', 0, 'kind'), 'guess',
+                (('entries', 0, 'grounds', 0, 'kind'), 'a guess',
                  '$.entries[0].grounds[0].kind'),
                 (('entries', 0, 'grounds', 0, 'share'), 1.1,
                  '$.entries[0].grounds[0].share'),
@@ -202,9 +202,9 @@ class Wrong(testtools.TestCase):
                  '$.entries[0].grounds[0].threads'),
                 (('entries', 0, 'grounds'), [{'kind': 'direct'}] * 17,
                  '$.entries[0].grounds'),
-                (('workloads', 0, 'floor'), {'speed': 1},
+                (('workloads', 0, 'floor'), {'top speed': 1},
                  '$.workloads[0].floor'),
-                (('facts', 'modes', 'scavenger'), 'on', '$.facts.modes')):
+                (('facts', 'modes', 'scavenger'), 'On', '$.facts.modes')):
             wrong = json.loads(json.dumps(document))
             put(wrong, path, value)
             self.assertIn(named, self.refused(json.dumps(wrong).encode()))
