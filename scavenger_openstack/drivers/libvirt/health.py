@@ -324,7 +324,7 @@ class Health:
     def _end(self, what: str, reason: str) -> None:
         with self._turn:
             fault = self._faults.get(what)
-            if fault is None:
+            if fault is None or self._closed:
                 return
             fault.reasons.discard(reason)
             if fault.reasons:

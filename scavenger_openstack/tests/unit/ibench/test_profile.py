@@ -278,6 +278,10 @@ class InstanceTestCase(testtools.TestCase):
              self.uuid])
         self.addCleanup(self.qemu.wait)
         self.addCleanup(self.qemu.kill)
+        # Popen may be back before the kernel shows the command line.
+        command_line = pathlib.Path(f'/proc/{self.qemu.pid}/cmdline')
+        while self.uuid not in command_line.read_text():
+            self.assertIsNone(self.qemu.poll())
         self.run_dir = self.useFixture(fixtures.TempDir()).path
         for name, pid in (('instance-00000001', self.qemu.pid),
                           ('instance-00000000', os.getpid()),
