@@ -27,7 +27,8 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     'osc': ('openstack', 'openstackclient', 'osc_lib'),
     'parquet': ('pyarrow',),
     'postgresql': ('psycopg2',),
-    'sdk': ('openstack',)}
+    'sdk': ('openstack',),
+    'wsgi': ('gunicorn',)}
 """Extra of this distribution -> the modules that it brings."""
 
 

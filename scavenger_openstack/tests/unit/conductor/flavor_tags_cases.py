@@ -273,7 +273,7 @@ class FlavorTags(cloud.Mixin):
     def test_what_is_refused(self) -> None:
         for wrong in ({'instance': '../etc'}, {'instance': 7},
                       {'priority': 'batch'}, {'host': ''},
-                      {'host': 'x' * 256}, {'floor': {'cpu': 1}},
+                      {'host': 'x' * 256}, {'floor': {'CPU cores': 1}},
                       {'floor': {'cpu_cores': -1}}, {'project': 'x' * 65},
                       {'protect': 'no'}, {'application': 'x' * 256},
                       {'application': 'a\0'}):

@@ -154,7 +154,8 @@ class BlockStatistics(testtools.TestCase):
     def test_the_first_answer_tells_nothing_yet(self) -> None:
         """How many operations there were since then is not known, not 0."""
         machine = self.useFixture(libvirtd.Libvirtd()).machine
-        statistics, _, executor = blocks(ticks=5)
+        statistics, faults, executor = blocks(ticks=5)
+        self.addCleanup(faults.close)
         self.addCleanup(statistics.close)
         told = []
         for tick in range(15):
@@ -180,6 +181,7 @@ class BlockStatistics(testtools.TestCase):
         libvirtd_ = self.useFixture(libvirtd.Libvirtd())
         log = self.useFixture(fixtures.FakeLogger())
         statistics, faults, executor = blocks(ticks=1)
+        self.addCleanup(faults.close)
         self.addCleanup(statistics.close)
 
         def ticks(*running: str) -> None:
