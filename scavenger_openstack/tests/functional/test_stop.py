@@ -166,7 +166,7 @@ class StopTest(agents.AgentTestCase):
                         f'{whole}\n[agent]\ninterval_s = lots\n')),
                     ('not UTF-8', lambda: self.config.write_bytes(
                         whole.encode() + b'\n# \xff\xfe\n')),
-                    ('a section ends with ]', lambda: self.config.write_text(
+                    ('Invalid section', lambda: self.config.write_text(
                         f'{whole}\n[scavenger\nmode\n')),
                     ('directory', lambda: self.config.mkdir()),
                     ('symbolic links', lambda: self.config.symlink_to(
