@@ -3,7 +3,7 @@
 
 # Set up this checkout, then run linters and tests.
 #
-#     tools/test.sh          what guards a change: some twelve minutes
+#     tools/test.sh          what guards a change: some twenty minutes
 #     tools/test.sh all      the rest, too: see doc/source/contributor/tests.rst
 #     tools/test.sh unit     only the unit tests: no linters, no root
 #     tools/test.sh REGEX    only the tests whose name matches, no linters
