@@ -87,7 +87,7 @@ class LimitsTest(testtools.TestCase):
         for now in range(1, 300):
             self.assertEqual([], self.step(
                 now, cap(0.1 + now % 7, owner=leftover.OWNER)))
-        # Another controller's is told, and that it follows again.
+        # Another owner is an event, and so is the first one again.
         for now, owner in ((300, 'o'), (400, leftover.OWNER)):
             line, = self.step(now, cap(0.5, owner=owner))
             self.assertIn(f'({owner})', line)
@@ -241,7 +241,7 @@ class IncidentsTest(testtools.TestCase):
             self.assertIn(fact, sentences.sentence(event))
 
     def test_grounds_that_change_materially(self) -> None:
-        """Not each tick: but what drifts is told when it is far enough."""
+        """Not in each tick, but once a drift is large enough."""
         ground = Ground('/batch/a', GroundKind.DIRECT, 0.5, 1.9, 2.0)
         self.assertEqual(['began'], self.whats(0, incident()))
         self.assertEqual(['changed'], self.whats(1, incident(
