@@ -63,7 +63,8 @@ mkdir /srv/fernet /srv/credential
 ./keystone-manage fernet_setup --keystone-user root --keystone-group root
 ./keystone-manage bootstrap --bootstrap-password admin-password \
     --bootstrap-region-id RegionOne \
-    --bootstrap-public-url http://controller:5000/v3
+    --bootstrap-public-url http://controller:5000/v3 \
+    --bootstrap-internal-url http://controller:5000/v3
 systemd-run -q --unit keystone /srv/keystone/bin/python -W ignore -c '
 import sys
 sys.argv[1:] = []

@@ -117,6 +117,7 @@ class Whole(embedded.EmbeddedTestCase):
         for shell in ('sh', 'bash'):
             done = subprocess.run(
                 [shell, '-euc', f'{variables}; eval "$({command})"\n'
+                 'export OS_PROJECT_NAME=other\n'   # of another openrc file
                  f'eval "$({command})"\n{listing}\n{variables} | wc -l\n'
                  f'eval "$({command} --undo)"\n{variables}\n'
                  'set | grep -c ^scavenger_ || :'],
