@@ -7,6 +7,7 @@ It prints how long each run took.
 
 from __future__ import annotations
 
+from concurrent import futures
 import http.server
 import json
 import pathlib
@@ -33,6 +34,22 @@ LEFT = '''
 } | grep -v -e '-$' -e '/.pwd.lock$' -e '^libvirt:' | sort'''
 """What a host has that something of ours could be among; the group of libvirt
 is for all."""
+
+JOB = '''
+cd /sys/fs/cgroup
+setsid sleep infinity </dev/null >/dev/null 2>&1 &
+for tree in cpu cpuacct cpuset memory freezer blkio; do
+    mkdir -p $tree/batch/job
+    if [ $tree = cpuset ]; then
+        for below in batch batch/job; do
+            cat cpuset/cpuset.cpus >cpuset/$below/cpuset.cpus
+            cat cpuset/cpuset.mems >cpuset/$below/cpuset.mems
+        done
+    fi
+    echo $! >$tree/batch/job/cgroup.procs
+done'''
+"""Runs a batch container, which is empty in no tree: systemd removes cgroups
+of its trees that are."""
 
 API = '''
 import json, ssl, urllib.request
@@ -127,6 +144,7 @@ class Roles(base.FunctionalTestCase):
         self._first_and_second()
         self._enforce_and_observe()
         self._bad_input()
+        self._two_at_once()
         self._half_an_upgrade_behind_a_proxy()
         self._away(before)
 
@@ -153,14 +171,7 @@ class Roles(base.FunctionalTestCase):
             self.assertEqual(before, self.left())
 
     def _first_and_second(self) -> None:
-        self.hosts[FIRST].run('sh', '-c', 'for tree in cpu cpuacct cpuset '
-                              'memory freezer blkio; do mkdir -p '
-                              '/sys/fs/cgroup/$tree/batch/job; done; '
-                              'for file in cpus mems; do for below in batch '
-                              'batch/job; do cat '
-                              '/sys/fs/cgroup/cpuset/cpuset.$file >'
-                              '/sys/fs/cgroup/cpuset/$below/cpuset.$file; '
-                              'done; done')
+        self.hosts[FIRST].run('sh', '-c', JOB)
         self.play('first run')
         for name in (FIRST, SECOND):
             self.assertEqual(
@@ -253,6 +264,22 @@ class Roles(base.FunctionalTestCase):
         self.assertEqual(2.0, self.status(FIRST)['interval_s'])
         self.assertNotEqual(0, host.run('test', '-e', lock,
                                         fail=False).returncode)
+
+    def _two_at_once(self) -> None:
+        """One run is at work, the other names it and changes nothing."""
+        with futures.ThreadPoolExecutor(2) as pool:
+            runs = sorted(pool.map(lambda number: self.site.play(
+                'site.yml', '--limit', SECOND, of={SECOND: {
+                    'scavenger_host_options': {'agent': {
+                        'interval_s': number}}}}), (2.0, 3.0)),
+                key=lambda run: run.code)
+        for run in runs:
+            print(f'one of two runs: {run.took_s:.0f} s, code {run.code}')
+        self.assertEqual([set(), {SECOND}], [run.failed for run in runs],
+                         runs[0].output[-3000:])
+        self.assertIn('Another run is at work', runs[1].output)
+        self.assertEqual(0, runs[1].changed[SECOND])
+        self.play('the last of two', 'site.yml', '--limit', SECOND)
 
     def _half_an_upgrade_behind_a_proxy(self) -> None:
         Proxy.file = ansible_site.product(self.site.directory, '0.1.1')
