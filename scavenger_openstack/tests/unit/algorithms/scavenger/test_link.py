@@ -136,7 +136,8 @@ class LinkTest(testtools.TestCase):
 class SimulatedTest(testtools.TestCase):
     """A service whose answers leave by the link on which a backup sends."""
 
-    def p99_s(self, params: Params | None, background: bool = True) -> float:
+    def p99_s(self, params: Params | None) -> float:
+        """Return that under the rules; without any, it is alone."""
         tenants = (
             Tenant(id='web', vcpus=4, requests_per_s=200, cpu_s=0.002,
                    tx_bytes=60e3),
@@ -146,13 +147,15 @@ class SimulatedTest(testtools.TestCase):
             Drawn('link', 1, Machine(cpus=4), tenants, duration_s=200.0,
                   warmup_s=60.0, interval_s=1.0, step_s=1.0,
                   warmup_step_s=1.0),
-            bench.Policy(params=params, background=background))
-        if background:
+            bench.Policy(background=False) if params is None else
+            bench.Policy(preset='', only=('scavenger',),
+                         params={'scavenger': params}))
+        if params is not None:
             self.sent = outcome.tenants['backup'].tx_bytes_per_s
         return outcome.tenants['web'].p99_s or 0.0
 
     def test_answers_are_hardly_slower(self) -> None:
-        alone_s = self.p99_s(None, background=False)
+        alone_s = self.p99_s(None)
         self.assertGreater(self.p99_s(Params(network_wait_s=0.0)),
                            1.8 * alone_s)
         self.assertLess(self.p99_s(Params()), 1.25 * alone_s)
