@@ -6,9 +6,9 @@
 Javadi, Suresh, Wajahat, Gandhi.  *Scavenger: A Black-Box Batch Workload
 Resource Manager for Improving Utilization in Cloud Environments*.  SoCC
 2019.  Section 4; defaults from section 6.1.  Memory and network (4.2, 4.3)
-share the rule in ``reserve``, x(t) is in ``usage``, the quota by IPC (4.4) in
-``quota``, that by what is left over (ours) in ``leftover``, what can be tuned
-in ``params``.
+share the rule in ``reserve``, x(t) is in ``usage``, how busy a link may be
+(ours) in ``link``, the quota by IPC (4.4) in ``quota``, that by what is left
+over (ours) in ``leftover``, what can be tuned in ``params``.
 
 Weird input: ``None``, NaN and infinite numbers are no signal (the rule is
 off, or holds and then goes to the floor); so is a capacity of 0.  A step
@@ -28,6 +28,7 @@ from scavenger_openstack.algorithms.floors import Overcommitted
 from scavenger_openstack.algorithms.max_min import split
 from scavenger_openstack.algorithms import saved_state
 from scavenger_openstack.algorithms.scavenger.leftover import Leftover
+from scavenger_openstack.algorithms.scavenger import link as shared_link
 from scavenger_openstack.algorithms.scavenger.params import Params as Params
 from scavenger_openstack.algorithms.scavenger import pins as cpu_pins
 from scavenger_openstack.algorithms.scavenger.quota import Quota
@@ -41,7 +42,7 @@ from scavenger_openstack import types
 NAME = 'scavenger'
 FULL = ('the host is full: with cpu.idle QEMU would not answer; the CPU quota '
         'alone limits the VM')
-GIB, MBIT = 2.0 ** 30, 125_000.0
+GIB, MBIT, MS_PER_S = 2.0 ** 30, 125_000.0, 1000.0
 
 
 class _Tick:
@@ -124,7 +125,7 @@ class Controller:
             min_cores=p.ipc_min_cores, min_deviation=p.ipc_min_deviation,
             increase=p.ipc_quota_increase_cores,
             decrease=p.ipc_quota_decrease_factor, blind_ticks=p.blind_ticks,
-            smoothing=p.ipc_smoothing)
+            smoothing=p.ipc_smoothing, share_alarms=p.ipc_share_alarms)
 
     def tune(self, params: Params) -> None:
         """See :class:`.decision.controller.Controller`."""
@@ -138,7 +139,8 @@ class Controller:
             c=p.ipc_c, min_cores=p.ipc_min_cores,
             min_deviation=p.ipc_min_deviation,
             increase=p.ipc_quota_increase_cores,
-            decrease=p.ipc_quota_decrease_factor, blind_ticks=p.blind_ticks)
+            decrease=p.ipc_quota_decrease_factor, blind_ticks=p.blind_ticks,
+            share_alarms=p.ipc_share_alarms)
         self._leftover.tune(
             share=p.cpu_leftover_share, demand_factor=p.demand_factor,
             blind_ticks=p.blind_ticks)
@@ -272,16 +274,21 @@ class Controller:
             if rule == 'off' or not senders:
                 continue
             shares = floors = floors_of(senders, types.Knob.EGRESS_BYTES_PER_S)
-            budget = resource.budget()
+            if rule != 'blind':
+                tick.check(f'{types.Knob.EGRESS_BYTES_PER_S} {link}', floors,
+                           resource.budget())
+            wait_s = self.params.network_wait_s
+            budget = facts[link]['budget'] = shared_link.budget(
+                resource.capacity or 0.0, resource.reserved(), wait_s)
+            why = reason(facts[link], f'sending over {link}', 'Mbit/s', MBIT,
+                         len(senders))
             if rule == 'holding':
                 shares = split(budget, self._demands(sent),
                                [sender[0].vcpus for sender in senders], floors)
-            if rule != 'blind':
-                tick.check(f'{types.Knob.EGRESS_BYTES_PER_S} {link}', floors,
-                           budget)
-            tick.cap(senders, types.Knob.EGRESS_BYTES_PER_S, shares,
-                     reason(facts[link], f'sending over {link}', 'Mbit/s',
-                            MBIT, len(senders)))
+                if wait_s:
+                    why += (f'; a packet of the foreground may wait '
+                            f'{wait_s * MS_PER_S:g} ms on average')
+            tick.cap(senders, types.Knob.EGRESS_BYTES_PER_S, shares, why)
         return facts
 
     def _regulate_quota(self, tick: _Tick, *, crowded: bool,
