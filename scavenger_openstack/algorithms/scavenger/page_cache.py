@@ -203,7 +203,7 @@ class PageCache:
                 limit = max(held.total, least)
             elif held.used > limit:         # it could not be limited
                 limit = least
-            if limit > least:
+            if share and limit > least:
                 limit = max(least, min(limit, held.total)
                             - share * held.cache)
             self._limits[held.key] = limit
