@@ -118,6 +118,8 @@ class Workload:
     ``dedicated_cpus`` are those that it has to itself; ``None`` when
     that is not known: see :mod:`.algorithms.scavenger.pins`.
     ``protected``: a detector may limit others for its sake.
+    ``memory_kept`` says why its memory does not follow a limit, so that what
+    it uses counts, whatever its limit is; '' when it does.
     ``created_s`` is larger the younger a workload is, is the same after a
     restart of the agent, and need not be a time.
     """
@@ -139,6 +141,7 @@ class Workload:
     protected: bool = True
     created_s: float = 0.0
     dedicated_cpus: frozenset[int] | None = None
+    memory_kept: str = ''
 
 
 class Instance(NamedTuple):

@@ -310,7 +310,7 @@ WORKLOAD: Mapping[str, Check] = {
     'application': text, 'vcpus': quantity, 'group': text, 'floor': _floor,
     'memory_allotment_bytes': quantity, 'allowed_cpus': _cpus,
     'disks': texts, 'interfaces': texts, 'killable': flag, 'protected': flag,
-    'created_s': number, 'dedicated_cpus': _cpus}
+    'created_s': number, 'dedicated_cpus': _cpus, 'memory_kept': text}
 
 MEASURED: Mapping[str, Check] = {
     **dict.fromkeys(WorkloadSample._fields[1:], quantity),

@@ -221,12 +221,12 @@ class Controller:
             self._frozen = {}
             return facts
         floors = floors_of(background, types.Knob.MEMORY_BYTES)
-        weights = [rated[0].vcpus for rated in background]
         budget = memory.budget()
         if rule == 'holding':
             self._frozen = {}
             tick.shortage_bytes = sum(measured) - budget
-            shares = split(budget, self._demands(used), weights, floors)
+            shares = usage.memory_shares(budget, background, used,
+                                         self._demands(used), floors)
         else:       # nothing is killed in the initial window: DESIGN 7.3
             # No growth beyond current use: what each used when this began,
             # or now, if a limit could not be set at once.
@@ -236,7 +236,8 @@ class Controller:
             self._frozen = {rated[0].id: share for rated, share in
                             zip(background, shares, strict=True)}
             if rule == 'learning' and math.fsum(shares) > budget:
-                shares = split(budget, shares, weights, floors)
+                shares = usage.memory_shares(budget, background, used, shares,
+                                             floors)
         if rule != 'blind':
             tick.check(str(types.Knob.MEMORY_BYTES), floors, budget)
         limits = [(rated, share) for rated, share, low in
