@@ -44,6 +44,10 @@ def _nothing(guest: Guest) -> None:
     """Do nothing: nothing waits for the new tenant."""
 
 
+def _no_set() -> None:
+    """Do nothing: no CPU set moves within a step."""
+
+
 class Plant:
     """One host.  Times in seconds since the start.
 
@@ -59,6 +63,8 @@ class Plant:
         self.fine = step_s < FINE_S
         self.welcome: Callable[[Guest], None] = _nothing
         """Called with each tenant that arrives, before it runs."""
+        self.before_cpus: Callable[[], None] = _no_set
+        """Called in each step when it is known what CPU time all want."""
         self.waiting = sorted(
             (Guest(tenant, machine, seed=seed, followed=self.fine, keep=keep)
              for tenant in tenants),
@@ -92,6 +98,7 @@ class Plant:
                 guest.speed = guest.cpi_alone / guest.cpi * self._thrash
         for guest in guests:
             guest.ask(now, dt_s)
+        self.before_cpus()
         self._share_cpus()
         if coarse:
             for guest in guests:

@@ -86,6 +86,13 @@ class Params:
                 'large one still at once. 1 judges each sample by itself, '
                 'as the paper does.',
         'min': 1, 'max': 60, 'source': 'not in the paper'})
+    ipc_share_alarms: bool = dataclasses.field(default=True, metadata={
+        'help': 'Let all foreground workloads together raise no more false '
+                'alarms than one does, by judging each more leniently the '
+                'more there are. False: each is judged as if it were alone, '
+                'and the more there are, the less CPU time background work '
+                'gets.',
+        'source': 'not in the paper'})
     min_headroom: float = dataclasses.field(default=0.02, metadata={
         'help': 'Least share of the capacity of memory or of a link that '
                 "stays free above the foreground's mean, also when its use "

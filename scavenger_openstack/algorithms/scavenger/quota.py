@@ -133,7 +133,8 @@ class Quota:
 
     def __init__(self, *, c: float, size: int, min_cores: float,
                  min_deviation: float, increase: float, decrease: float,
-                 blind_ticks: int, smoothing: int = 1) -> None:
+                 blind_ticks: int, smoothing: int = 1,
+                 share_alarms: bool = True) -> None:
         self.cores: float | None = None
         self.verdict = Verdict.MINIMUM
         self.by = ''
@@ -146,10 +147,12 @@ class Quota:
         self._increase = increase
         self._decrease = decrease
         self._blind_ticks = blind_ticks
+        self._share_alarms = share_alarms
         self._baselines: dict[tuple[str, float], _Baseline] = {}
 
     def tune(self, *, c: float, min_cores: float, min_deviation: float,
-             increase: float, decrease: float, blind_ticks: int) -> None:
+             increase: float, decrease: float, blind_ticks: int,
+             share_alarms: bool = True) -> None:
         """Go on with other constants; what was learnt stays."""
         self._c = self._c_each = c
         self._min_cores = min_cores
@@ -157,6 +160,7 @@ class Quota:
         self._increase = increase
         self._decrease = decrease
         self._blind_ticks = blind_ticks
+        self._share_alarms = share_alarms
 
     @property
     def active(self) -> bool:
@@ -168,8 +172,9 @@ class Quota:
         """Take this tick's IPCs and move the quota, in cores."""
         baselines: dict[tuple[str, float], _Baseline] = {}
         verdict, by = Verdict.GROW, ''
-        self._c_each = family_factor(self._c, len(self._baselines),
-                                     self._smoothing)
+        self._c_each = family_factor(
+            self._c, len(self._baselines),
+            self._smoothing) if self._share_alarms else self._c
         for workload, _, cores, cpi, *_ in foreground:
             key = (workload.id, workload.created_s)
             baseline = self._baselines.get(key)

@@ -126,7 +126,7 @@ class Controller:
             min_cores=p.ipc_min_cores, min_deviation=p.ipc_min_deviation,
             increase=p.ipc_quota_increase_cores,
             decrease=p.ipc_quota_decrease_factor, blind_ticks=p.blind_ticks,
-            smoothing=p.ipc_smoothing)
+            smoothing=p.ipc_smoothing, share_alarms=p.ipc_share_alarms)
 
     def tune(self, params: Params) -> None:
         """See :class:`.decision.controller.Controller`."""
@@ -141,7 +141,8 @@ class Controller:
             c=p.ipc_c, min_cores=p.ipc_min_cores,
             min_deviation=p.ipc_min_deviation,
             increase=p.ipc_quota_increase_cores,
-            decrease=p.ipc_quota_decrease_factor, blind_ticks=p.blind_ticks)
+            decrease=p.ipc_quota_decrease_factor, blind_ticks=p.blind_ticks,
+            share_alarms=p.ipc_share_alarms)
         self._leftover.tune(
             share=p.cpu_leftover_share, demand_factor=p.demand_factor,
             blind_ticks=p.blind_ticks)

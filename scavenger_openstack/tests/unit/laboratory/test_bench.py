@@ -9,9 +9,13 @@ from typing import Any
 
 import testtools
 
+from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.algorithms.scavenger import scavenger
+from scavenger_openstack import conf as conf_package
+from scavenger_openstack.conf import agent as conf_agent
 from scavenger_openstack import laboratory
 from scavenger_openstack.laboratory import bench
+from scavenger_openstack.laboratory import presets
 from scavenger_openstack.laboratory import score
 from scavenger_openstack.simulator.driver import GROUP
 from scavenger_openstack.simulator.driver import Simulator
@@ -45,8 +49,9 @@ class Policies(testtools.TestCase):
         alone, unmanaged = (bench.run(host, bench.POLICIES[name])
                             for name in ('alone', 'none'))
         with_rule, without = (score.score(
-            host, bench.run(host, bench.Policy(params=scavenger.Params(
-                use_page_cache=is_used))),
+            host, bench.run(host, bench.Policy(
+                preset=presets.DEFAULTS, only=('scavenger',), params={
+                    'scavenger': scavenger.Params(use_page_cache=is_used)})),
             alone=alone, unmanaged=unmanaged) for is_used in (True, False))
         assert with_rule.p99_ratio and without.p99_ratio
         assert with_rule.work_ratio and without.work_ratio
@@ -113,6 +118,21 @@ class Policies(testtools.TestCase):
                             bench.POLICIES['scavenger'])
         self.assertGreater(outcome.writes, 0)
         self.assertEqual(0, outcome.kills)
+
+    def test_ours_is_a_fresh_install(self) -> None:
+        """A controller that becomes a default one takes part by itself."""
+        conf = conf_package.of_preset()
+        controllers, fast_loop = bench.POLICIES['ours'].parts()
+        self.assertEqual(conf.agent.controllers, list(controllers))
+        for params in controllers.values():
+            self.assertEqual(type(params)(), params)
+        self.assertEqual(perfiso.Params(), fast_loop)
+
+    def test_each_controller_has_a_row(self) -> None:
+        for name in conf_agent.CONTROLLERS:
+            controllers, fast_loop = bench.POLICIES[name].parts()
+            self.assertEqual([name], list(controllers))
+            self.assertIsNone(fast_loop)
 
     def test_the_fast_loop_takes_cpus(self) -> None:
         one = drawn('bursts', duration_s=3.0, warmup_s=1.0)
