@@ -21,6 +21,7 @@ from scavenger_openstack.drivers.direct import windows
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.qemu.cgroup_overlap import DomainCgroups
 from scavenger_openstack.drivers.resctrl import monitoring
+from scavenger_openstack.drivers.resctrl import tree
 from scavenger_openstack import log_once
 from scavenger_openstack.types import DirectEvidence
 from scavenger_openstack.types import HostSample
@@ -49,11 +50,11 @@ class CacheEvidence(windows.Windows[monitoring.Groups | NoGroups]):
                  logged: log_once.LogOnce | None = None) -> None:
         super().__init__(mounts, domains, root_dir, logged)
         self._root_dir = root_dir
-        self._top = f'{root_dir.rstrip("/")}/sys/fs/resctrl'
+        self._top = tree.mount_point(root_dir)
 
     def _count(self, victims: Collection[str]
                ) -> monitoring.Groups | NoGroups:
-        if not monitoring.has_resctrl(self._root_dir):
+        if not tree.has_resctrl(self._root_dir):
             return NoGroups()
         samples = self._sample.workloads if self._sample else ()
         busiest = sorted(samples, key=lambda sample: -(sample.cpu_s or 0.0))
