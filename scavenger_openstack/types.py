@@ -39,6 +39,10 @@ class Priority(enum.StrEnum):
     BACKGROUND = 'background'
 
 
+THE_BACKGROUND = str(Priority.BACKGROUND)
+"""The id that a limit has which all background workloads share."""
+
+
 class Mode(enum.StrEnum):
     """How far a controller may go."""
 
@@ -54,7 +58,7 @@ class Knob(enum.StrEnum):
     hold 0 or 1; the others hold a number.  ``io_bytes_per_s`` and
     ``io_ops_per_s`` are, of a container, of each direction and each device;
     of a VM, of all its disks that have no limit of their own together, reads
-    and writes.  No driver sets ``llc_ways`` yet.
+    and writes.  ``llc_ways`` is of :data:`THE_BACKGROUND`.
     """
 
     CPU_CORES = 'cpu_cores'
@@ -235,6 +239,8 @@ class HostSample:
     sent over it so far.  ``link_of`` maps an interface of a workload to the
     link that its traffic leaves by.  ``direct`` answers what
     :meth:`.drivers.base.Driver.ask` asked; each answer is there once.
+    ``llc_ways``: of a last-level cache, all together, where the background
+    can be limited to some.
     """
 
     host: str
@@ -251,6 +257,7 @@ class HostSample:
     link_tx_bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     link_of: Mapping[str, str] = dataclasses.field(default_factory=dict)
     direct: tuple[DirectEvidence, ...] = ()
+    llc_ways: int | None = None
     schema: int = SCHEMA
 
 
@@ -298,6 +305,7 @@ class Rates:
     cpu_model: str | None = None
     cpu_busy_s: Mapping[int, float] = dataclasses.field(default_factory=dict)
     direct: tuple[DirectEvidence, ...] = ()
+    llc_ways: int | None = None
 
 
 class Cap(NamedTuple):

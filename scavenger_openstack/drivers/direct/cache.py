@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
-import itertools
 
 from scavenger_openstack.algorithms import sharing
 from scavenger_openstack.decision.rates import grown
@@ -60,15 +59,8 @@ class CacheEvidence(windows.Windows[monitoring.Groups | NoGroups]):
         busiest = sorted(samples, key=lambda sample: -(sample.cpu_s or 0.0))
         names = [*victims, *(sample[0].id for sample in busiest)]
         return monitoring.Groups(self._top, {
-            name: self._threads(name)
+            name: self.threads(name, MOST_THREADS)
             for name in list(dict.fromkeys(names))[:monitoring.MOST_GROUPS]})
-
-    def _threads(self, name: str) -> frozenset[int]:
-        """Threads of a workload, :data:`MOST_THREADS` at most."""
-        path = self._path(name)
-        listed = itertools.chain.from_iterable(
-            self._owners.listed(path, None) if path else ())
-        return frozenset(itertools.islice(listed, MOST_THREADS))
 
     def _counted(self,
                  window: windows.Window[monitoring.Groups | NoGroups],

@@ -13,6 +13,7 @@ import testtools
 
 from scavenger_openstack.restore import abilities
 from scavenger_openstack.restore import actions
+from scavenger_openstack.restore import cgroup
 from scavenger_openstack.restore import resctrl
 from scavenger_openstack.tests.unit.drivers.resctrl import files
 
@@ -93,4 +94,4 @@ class RemoveTest(testtools.TestCase):
                          '3 2 0:6 / /sys/fs/resctrl rw - resctrl r rw\n')
         self.assertEqual(
             [('/sys/fs/resctrl', 'resctrl', os.makedev(0, 6))],
-            actions.cgroup.mounts(str(table), ('resctrl',)))
+            cgroup.mounts(str(table), ('resctrl',)))

@@ -34,6 +34,7 @@ class Resctrl(fixtures.Fixture):
     :param closids: of the CPU, for control; 0: it can only monitor
     :param root: where it is mounted below; a directory of its own without
     :ivar top: where it is
+    :ivar default: the part of a new group
     :ivar before: called before each change, with its name
     :ivar refused: the error of each write to ``tasks``, 0 for none
     """
@@ -44,6 +45,7 @@ class Resctrl(fixtures.Fixture):
                  tasks: Collection[int] = ()) -> None:
         self._ids, self._features, self._closids = ids, features, closids
         self._root, self._tasks = root, tasks
+        self.default = DEFAULT
         self.before: Callable[[str], object] = bool
         self.refused = 0
 
@@ -99,7 +101,7 @@ class Resctrl(fixtures.Fixture):
             (group / 'mon_data' / cache).mkdir(parents=True)
             (group / 'mon_data' / cache / 'mbm_total_bytes').write_text('0\n')
         if self._closids and group.parent.name != 'mon_groups':
-            (group / 'schemata').write_text(DEFAULT)
+            (group / 'schemata').write_text(self.default)
             (group / 'cpus_list').write_text('\n')
             (group / 'mon_groups').mkdir(exist_ok=True)
 
@@ -212,9 +214,9 @@ class Resctrl(fixtures.Fixture):
 
 def parse(text: str) -> dict[str, dict[str, str]]:
     """By resource and cache."""
-    return {name.strip(): dict(
-        (cache.strip(), value.strip()) for cache, _, value in (
-            part.partition('=') for part in values.split(';')))
+    return {name.strip(): {
+        cache.strip(): value.strip() for cache, _, value in (
+            part.partition('=') for part in values.split(';'))}
         for name, _, values in (
             line.partition(':') for line in text.splitlines())}
 
