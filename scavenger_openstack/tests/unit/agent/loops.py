@@ -44,6 +44,7 @@ class Wish:
         self.caps: tuple[Cap, ...] = ()
         self.removal_reasons: dict[KnobKey, str] = {}
         self.seen: list[str] = []
+        self.llc_ways: int | None = None
         self.shortage_bytes = 0.0
 
     def want(self, *caps: tuple[str, Knob, float | str]) -> None:
@@ -54,6 +55,7 @@ class Wish:
         """It has none."""
 
     def step(self, now: float, rates: Rates) -> Decision:
+        self.llc_ways = rates.llc_ways
         self.seen = [one.workload.id for one in rates.workloads]
         return Decision(self.caps, shortage_bytes=self.shortage_bytes,
                         removal_reasons=self.removal_reasons)

@@ -56,6 +56,10 @@ class CacheLimitTest(LoopTestCase):
     def restored(self) -> None:
         self.assertEqual(([], EVERY), (self.groups(), self.resctrl.tasks()))
 
+    def test_controllers_know_how_many_ways_there_are(self) -> None:
+        self.turn(self.loop_on_host(), ticks=2)
+        self.assertEqual(11, self.wish.llc_ways)
+
     def test_set_changed_and_removed(self) -> None:
         loop = self.loop_on_host()
         self.assertEqual([], self.turn(loop, (*KEY, 4)).outcome.problems)
