@@ -144,6 +144,14 @@ class Workload:
     created_s: float = 0.0
     dedicated_cpus: frozenset[int] | None = None
 
+    @property
+    def limit_ids(self) -> tuple[str, ...]:
+        """The ids that limits of it have: its own, that of its group, and that
+        of all background work."""
+        own = self.id, self.group or self.id
+        return ((*own, THE_BACKGROUND)
+                if self.priority is Priority.BACKGROUND else own)
+
 
 class Instance(NamedTuple):
     """A VM as its operator knows it; names may come from tenants.

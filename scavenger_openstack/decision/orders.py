@@ -218,9 +218,7 @@ def exempt(workloads: Iterable[types.Workload], orders: Orders
         name for workload in workloads
         if workload.instance in orders.exempt
         or fit.project(workload.project) in orders.exempt
-        for name in (workload.id, _group(workload),
-                     *((types.THE_BACKGROUND,) if workload.priority
-                       is types.Priority.BACKGROUND else ())))
+        for name in workload.limit_ids)
 
 
 def _by_name(workloads: Iterable[types.Workload]

@@ -42,6 +42,7 @@ from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Resource
+from scavenger_openstack.types import THE_BACKGROUND
 from scavenger_openstack.types import Value
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
@@ -58,9 +59,9 @@ _LIBVIRT_CAME = ('libvirt was started after the agent, so no VM is measured '
                  'or limited: type "systemctl restart scavenger-agent"')
 
 
-def _is_cgroup(workload: str) -> bool:
+def _is_domain(workload: str) -> bool:
     """Ids of cgroups are paths, ids of domains are UUIDs."""
-    return workload.startswith('/')
+    return not workload.startswith('/') and workload != THE_BACKGROUND
 
 
 def _network(links: Mapping[str, float | None],
@@ -181,7 +182,7 @@ class Host:
             if self._without_libvirt else None)
 
     def ended(self, workload: str) -> str | None:
-        return ('' if self._domains is None or _is_cgroup(workload)
+        return ('' if self._domains is None or not _is_domain(workload)
                 else self._domains.ends.why(workload))
 
     def sample(self) -> HostSample:
@@ -279,7 +280,7 @@ class Host:
 
     def slow_cpu_set(self, group: str) -> bool:
         """Return whether a group's CPU set may be many cgroups: a VM's."""
-        return not _is_cgroup(group)
+        return _is_domain(group)
 
     def fast_cpu_set(self, group: str) -> cpuset_tree.FastCpuSet:
         return self._cgroups.fast_cpu_set(group)
@@ -312,7 +313,7 @@ class Host:
             return self._network
         if knob is Knob.LLC_WAYS:
             return self._llc
-        if self._domains is not None and not _is_cgroup(workload):
+        if self._domains is not None and _is_domain(workload):
             return self._domains
         return self._cgroups
 

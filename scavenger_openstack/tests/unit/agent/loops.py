@@ -100,9 +100,9 @@ class LoopTestCase(testtools.TestCase):
         if watched:
             self.watching = self.useFixture(
                 watching.Watching(self.state_dir))
+        self.actuator = Actuator(driver, self.leases, 2.0)
         return loop_.Loop(
-            driver, [(self.wish, mode)], self.leases,
-            Actuator(driver, self.leases, 2.0),
+            driver, [(self.wish, mode)], self.leases, self.actuator,
             self.state_dir / 'stop')
 
     def turn(self, loop: loop_.Loop, *caps: tuple[str, Knob, float | str],

@@ -6,9 +6,13 @@ to the files of resctrl and back."""
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from scavenger_openstack.agent.apply.actuator import READ_TICKS
+from scavenger_openstack.agent.events import tick_events
+from scavenger_openstack.agent.isolation import blind_isolation
 from scavenger_openstack.agent import loop as loop_
+from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.drivers.resctrl import control
 from scavenger_openstack.restore import abilities
 from scavenger_openstack.restore import messages
@@ -20,6 +24,7 @@ from scavenger_openstack.tests.unit.agent.loops import SERVICE
 from scavenger_openstack.tests.unit.drivers.resctrl import files
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
+from scavenger_openstack.wire import report
 
 KEY = ('background', Knob.LLC_WAYS)
 THREADS = {A: '11\n12', B: '21', SERVICE: '31'}
@@ -72,6 +77,21 @@ class CacheLimitTest(LoopTestCase):
         self.assertEqual(1, self.turn(loop).outcome.removed)
         self.restored()
         self.assertEqual([], self.records())
+
+    def test_the_history_says_why_it_was_removed(self) -> None:
+        loop = self.loop_on_host()
+        events: list[Any] = []
+        recorder = tick_events.TickEvents(
+            self.leases, self.actuator, blind_isolation.BlindIsolation(
+                self.driver, self.leases, perfiso.Params(), Mode.OFF),
+            self.driver.ended, events.extend)
+        for caps in ((*KEY, 4),), ():
+            recorder.tick(self.turn(loop, *caps), tick_events.RUNNING, None,
+                          ())
+        self.assertEqual(
+            [('background', 'set', ''), ('background', 'removed', 'a test')],
+            [(event.workload, event.what, event.why) for event in events
+             if isinstance(event, report.Limit)])
 
     def test_the_lease_is_there_before_the_group(self) -> None:
         loop = self.loop_on_host()
