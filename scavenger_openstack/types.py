@@ -39,6 +39,10 @@ class Priority(enum.StrEnum):
     BACKGROUND = 'background'
 
 
+THE_BACKGROUND = str(Priority.BACKGROUND)
+"""The id that a limit has which all background workloads share."""
+
+
 class Mode(enum.StrEnum):
     """How far a controller may go."""
 
@@ -54,7 +58,7 @@ class Knob(enum.StrEnum):
     hold 0 or 1; the others hold a number.  ``io_bytes_per_s`` and
     ``io_ops_per_s`` are, of a container, of each direction and each device;
     of a VM, of all its disks that have no limit of their own together, reads
-    and writes.  No driver sets ``llc_ways`` yet.
+    and writes.  ``llc_ways`` is of :data:`THE_BACKGROUND`.
     """
 
     CPU_CORES = 'cpu_cores'
@@ -142,6 +146,14 @@ class Workload:
     created_s: float = 0.0
     dedicated_cpus: frozenset[int] | None = None
     memory_kept: str = ''
+
+    @property
+    def limit_ids(self) -> tuple[str, ...]:
+        """The ids that limits of it have: its own, that of its group, and that
+        of all background work."""
+        own = self.id, self.group or self.id
+        return ((*own, THE_BACKGROUND)
+                if self.priority is Priority.BACKGROUND else own)
 
 
 class Instance(NamedTuple):
@@ -244,6 +256,8 @@ class HostSample:
     :meth:`.drivers.base.Driver.ask` asked; each answer is there once.
     ``refault_bytes`` of page cache had been dropped and were read from disk
     again, whatever they are charged to; ``memory_free_bytes`` hold nothing.
+    ``llc_ways``: of a last-level cache, all together, where the background
+    can be limited to some.
     """
 
     host: str
@@ -262,6 +276,7 @@ class HostSample:
     direct: tuple[DirectEvidence, ...] = ()
     memory_free_bytes: int | None = None
     refault_bytes: int | None = None
+    llc_ways: int | None = None
     schema: int = SCHEMA
 
 
@@ -313,6 +328,7 @@ class Rates:
     direct: tuple[DirectEvidence, ...] = ()
     memory_free_bytes: int | None = None
     refault_bytes_per_s: float | None = None
+    llc_ways: int | None = None
 
 
 class Cap(NamedTuple):

@@ -26,6 +26,7 @@ HOLD_TIMES: Mapping[types.Knob, HoldTimes] = {
     types.Knob.CPU_CORES: HoldTimes(10.0, 60.0),
     # These cost little while nothing is short.
     types.Knob.CPU_IDLE: HoldTimes(60.0, 900.0),
+    types.Knob.LLC_WAYS: HoldTimes(60.0, 900.0),
     types.Knob.IO_OPS_PER_S: HoldTimes(60.0, 900.0),
     types.Knob.IO_BYTES_PER_S: HoldTimes(60.0, 900.0),
     types.Knob.EGRESS_BYTES_PER_S: HoldTimes(60.0, 900.0)}
@@ -109,9 +110,11 @@ class Linger:
 
 
 def _present(rates: types.Rates) -> dict[str, float]:
-    """Return when each background workload was made; 0 for groups of some."""
+    """Return when each background workload was made; 0 for groups of some,
+    and for all together."""
     background = [rated.workload for rated in rates.workloads
                   if rated.workload.priority is types.Priority.BACKGROUND]
-    return {**{workload.group: 0.0 for workload in background
+    return {**({types.THE_BACKGROUND: 0.0} if background else {}),
+            **{workload.group: 0.0 for workload in background
                if workload.group},
             **{workload.id: workload.created_s for workload in background}}

@@ -211,14 +211,14 @@ def resolve(now: float, rates: types.Rates, orders: Orders,
 def exempt(workloads: Iterable[types.Workload], orders: Orders
            ) -> frozenset[str]:
     """The ids of workloads that only an override may limit, and of groups
-    that hold one."""
+    that hold one; all background work is one for limits that it shares."""
     if not orders.exempt:
         return frozenset()
     return frozenset(
         name for workload in workloads
         if workload.instance in orders.exempt
         or fit.project(workload.project) in orders.exempt
-        for name in (workload.id, _group(workload)))
+        for name in workload.limit_ids)
 
 
 def _by_name(workloads: Iterable[types.Workload]

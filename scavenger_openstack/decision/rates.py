@@ -176,7 +176,7 @@ def rates(prev: HostSample | None, cur: HostSample) -> Rates:
         link_tx_bytes_per_s=link_tx,
         link_of=cur.link_of,
         complete=interval_s > 0,
-        cpu_model=cur.cpu_model, direct=cur.direct,
+        cpu_model=cur.cpu_model, direct=cur.direct, llc_ways=cur.llc_ways,
         memory_free_bytes=cur.memory_free_bytes,
         refault_bytes_per_s=(None if refaults is None
                              else refaults / interval_s))

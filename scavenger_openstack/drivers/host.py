@@ -32,6 +32,7 @@ from scavenger_openstack.drivers.network import shared_links
 from scavenger_openstack.drivers.perf import perf
 from scavenger_openstack.drivers import prerequisites
 from scavenger_openstack.drivers.qemu import cgroup_overlap
+from scavenger_openstack.drivers.resctrl import control
 from scavenger_openstack import errors
 from scavenger_openstack import log_once
 from scavenger_openstack.types import Ask
@@ -41,6 +42,7 @@ from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Resource
+from scavenger_openstack.types import THE_BACKGROUND
 from scavenger_openstack.types import Value
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
@@ -57,9 +59,9 @@ _LIBVIRT_CAME = ('libvirt was started after the agent, so no VM is measured '
                  'or limited: type "systemctl restart scavenger-agent"')
 
 
-def _is_cgroup(workload: str) -> bool:
+def _is_domain(workload: str) -> bool:
     """Ids of cgroups are paths, ids of domains are UUIDs."""
-    return workload.startswith('/')
+    return not workload.startswith('/') and workload != THE_BACKGROUND
 
 
 def _network(links: Mapping[str, float | None],
@@ -133,17 +135,16 @@ class Host:
             self._cgroups.mounts, conf.root_dir)
         self._with_interfaces: dict[str, tuple[Workload, Workload]] = {}
         self._taps: dict[str, tuple[str, ...]] = {}
-        self._logged = logged
-        mounts = self._cgroups.mounts
+        self._logged, mounts = logged, self._cgroups.mounts
         self._domain_cgroups = cgroup_overlap.DomainCgroups(mounts)
         self._evidence = tuple(
             kind(mounts, self._domain_cgroups, conf.root_dir, logged)
             for kind in (cpu.CpuEvidence, disk.DiskEvidence,
                          link.LinkEvidence, memory.MemoryEvidence,
                          cache.CacheEvidence))
-        self._changes = 0
+        self._llc = control.Control(self._evidence[0].threads, conf.root_dir)
+        self._changes = self._ticks = 0
         self._runs: dict[str, float] = {}
-        self._ticks = 0
         always: list[str] = []
         self.executor = base.new_executor(conf.libvirt.timeout_s)
         self._domains = _domains(conf, uri, always, logged, self.executor,
@@ -162,27 +163,26 @@ class Host:
             [Resource(name) for name in conf.agent.protect] or list(Resource),
             always, self._cgroups.lacks,
             lambda: str(self._delays.facts()['why']),
-            lambda: {evidence.resource: evidence.why
-                     for evidence in self._evidence},
-            self._perf.why_off, links=bool(self._links.now),
-            interfaces=self._interfaces, libvirt=self._domains is not None)
+            lambda: {one.resource: one.why for one in self._evidence},
+            self._perf.why_off, lambda: self._llc.why,
+            links=bool(self._links.now), interfaces=self._interfaces,
+            libvirt=self._domains is not None)
 
     def facts(self) -> base.Facts:
         grade = {**self._perf.facts(), 'delays': self._delays.facts(),
-                 'direct': {evidence.resource.value: evidence.facts()
-                            for evidence in self._evidence}}
+                 'direct': {one.resource.value: one.facts()
+                            for one in self._evidence}}
         missing = self._prerequisites.missing
         if self._domains is not None:
             return base.Facts(missing, grade, self._domains.libvirt_facts(),
                               self._domains.instances())
-        if self._without_libvirt:
-            return base.Facts(missing, grade, {
-                'state': 'is not used', 'why': self._without_libvirt,
-                'since_s': None, 'domains': {}, 'waits': []})
-        return base.Facts(missing, grade)
+        return base.Facts(missing, grade, {
+            'state': 'is not used', 'why': self._without_libvirt,
+            'since_s': None, 'domains': {}, 'waits': []}
+            if self._without_libvirt else None)
 
     def ended(self, workload: str) -> str | None:
-        return ('' if self._domains is None or _is_cgroup(workload)
+        return ('' if self._domains is None or not _is_domain(workload)
                 else self._domains.ends.why(workload))
 
     def sample(self) -> HostSample:
@@ -218,8 +218,7 @@ class Host:
             workloads = tuple(map(self._add_network, workloads))
             links = self._network.capacities()
             link_tx = self._network.link_tx()
-        if self._domains is not None:
-            workloads += virtual
+        workloads += virtual
         sample = HostSample(
             host=self._name, boot_id=self._proc.boot_id,
             time_s=time_s, wall_time_s=time.time(), workloads=workloads,
@@ -230,9 +229,10 @@ class Host:
             memory_free_bytes=memory.free, refault_bytes=memory.refaults,
             links=links, link_tx_bytes=link_tx, link_of=self._links.link_of,
             direct=tuple(answer for evidence in self._evidence
-                         for answer in evidence.answers(time.monotonic())))
-        for evidence in self._evidence:
-            evidence.follow(sample)
+                         for answer in evidence.answers(time.monotonic())),
+            llc_ways=self._llc.ways)
+        for part in (*self._evidence, self._llc):
+            part.follow(sample)
         return sample
 
     def read(self, workload: str, knob: Knob,
@@ -256,12 +256,12 @@ class Host:
 
     def refresh(self, held: Mapping[KnobKey, base.KnobState]
                 ) -> base.Changes:
-        ours = self._cgroups.refresh(held)
-        if self._domains is None:
-            return ours
-        changes = self._domains.refresh(held)
-        return changes._replace(changed={*ours.changed, *changes.changed},
-                                rewrite={*ours.rewrite, *changes.rewrite})
+        parts = self._cgroups, self._llc, self._domains
+        every = [part.refresh(held) for part in parts if part is not None]
+        return base.Changes(
+            {name for changes in every for name in changes.changed},
+            {key for changes in every for key in changes.rewrite},
+            dict(size for one in every for size in one.unmet.items()))
 
     def notify(self, event: base.Event) -> bool:
         workload, knob = (event.keys[0] if isinstance(event, base.TimedOut)
@@ -282,14 +282,14 @@ class Host:
 
     def slow_cpu_set(self, group: str) -> bool:
         """Return whether a group's CPU set may be many cgroups: a VM's."""
-        return not _is_cgroup(group)
+        return _is_domain(group)
 
     def fast_cpu_set(self, group: str) -> cpuset_tree.FastCpuSet:
         return self._cgroups.fast_cpu_set(group)
 
     def close(self) -> None:
-        for evidence in self._evidence:
-            evidence.close()
+        for part in (*self._evidence, self._llc):
+            part.close()
         self._perf.close()
         self._delays.close()
         self._cgroups.close()
@@ -313,7 +313,9 @@ class Host:
     def _part(self, workload: str, knob: Knob) -> base.Knobs:
         if knob is Knob.EGRESS_BYTES_PER_S and self._network is not None:
             return self._network
-        if self._domains is not None and not _is_cgroup(workload):
+        if knob is Knob.LLC_WAYS:
+            return self._llc
+        if self._domains is not None and _is_domain(workload):
             return self._domains
         return self._cgroups
 

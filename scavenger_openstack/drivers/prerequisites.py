@@ -56,6 +56,8 @@ class Prerequisites:
         workload held it while another waited; empty if it does, or was not
         asked yet
     :param counters_off: why no hardware counters are read; empty if they are
+    :param llc_off: why the background's part of last-level caches cannot be
+        limited; empty if it can
     :ivar links: whether a link is known that all share; may change
     :param interfaces: cgroups whose network device is known
     :param libvirt: whether libvirt is asked for VMs, of which it measures the
@@ -66,7 +68,8 @@ class Prerequisites:
                  lacks: Callable[[str, Knob], str],
                  delays_off: Callable[[], str],
                  direct_off: Callable[[], Mapping[Resource, str]],
-                 counters_off: Callable[[], str], *,
+                 counters_off: Callable[[], str],
+                 llc_off: Callable[[], str], *,
                  links: bool, interfaces: Collection[str], libvirt: bool
                  ) -> None:
         self._protect = protect
@@ -75,6 +78,7 @@ class Prerequisites:
         self._delays_off = delays_off
         self._direct_off = direct_off
         self._counters_off = counters_off
+        self._llc_off = llc_off
         self.links = links
         self._interfaces = interfaces
         self._libvirt = libvirt
@@ -125,11 +129,17 @@ class Prerequisites:
                             else resource) in self._protect]
 
     def _counters(self) -> list[str]:
-        why = self._counters_off()
-        return [] if not why or Resource.CPU not in self._protect else [
-            'cache: cycles per instruction are not measured, so no incident '
-            'begins for a cache or memory bus that is full, and cpi2 and '
-            f'perfcloud detect less: {why}']
+        if Resource.CPU not in self._protect:
+            return []
+        if why := self._counters_off():
+            return [
+                'cache: cycles per instruction are not measured, so no '
+                'incident begins for a cache or memory bus that is full, and '
+                f'cpi2 and perfcloud detect less: {why}']
+        # Without these counters it is not limited either.
+        return [f'cache: background work may fill all of it, so its CPU quota '
+                f'alone answers that: {why}'] if (
+                    why := self._llc_off()) else []
 
     def _waits(self, cgroups: Sequence[WorkloadSample]) -> list[str]:
         resources = [resource for resource in _WAITS

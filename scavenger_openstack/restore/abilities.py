@@ -4,6 +4,7 @@
 
 A kind is a text of three words: what is written, the identity of where, and
 its name.  ``cgroup 29:1 /sys/fs/cgroup/cpu`` is that mount of that hierarchy,
+``resctrl 30:1 /sys/fs/resctrl`` that of resctrl,
 ``domain 4026531836 qemu:///system`` a libvirtd as seen from that PID
 namespace, and ``net 4026531840`` the devices of that network namespace, or of
 one that has the name which follows.  With the identity in it, what a watcher
@@ -27,12 +28,13 @@ from scavenger_openstack.restore import grammar
 from scavenger_openstack.restore.grammar import RestoreAction
 from scavenger_openstack.restore.grammar import RestoreError
 from scavenger_openstack.restore import network
+from scavenger_openstack.restore import resctrl
 from scavenger_openstack.restore import virsh
 
 MOST_WANTED = 1000
 """So many kinds are tried for an agent, besides the cgroup mounts: one is a
 network namespace whose devices are limited."""
-AGAIN_S = {'cgroup': 10.0, 'domain': 120.0, 'net': 300.0}
+AGAIN_S = {'cgroup': 10.0, 'resctrl': 10.0, 'domain': 120.0, 'net': 300.0}
 """What worked is tried again after so long: until then a watcher counts as one
 that can.  To open a file costs next to nothing, to start virsh 15 ms of CPU
 time."""
@@ -43,7 +45,7 @@ MOUNTS_S = 30.0
 """New cgroup mounts are looked for so often."""
 HANGS_S = 120.0
 """When nothing was tried for so long, a try hangs: nothing is known."""
-_WANTED = re.compile(r'cgroup \d{1,20}:\d{1,20} (?:/[^/\0\n]+)+'
+_WANTED = re.compile(r'(?:cgroup|resctrl) \d{1,20}:\d{1,20} (?:/[^/\0\n]+)+'
                      rf'|domain \d{{1,20}} {grammar.URI}'
                      rf'|net \d{{1,20}} {network.NETNS}')
 _NOTHING: Mapping[str, str] = {}
@@ -58,21 +60,23 @@ def of_action(action: RestoreAction, mounts: Sequence[cgroup.Mount]) -> str:
     """
     if action['do'] == 'write':
         return of_mount(cgroup.mount_of(action['dir'], mounts)[0])
+    if action['do'] == 'resctrl':
+        return of_mount(action['dir'], 'resctrl')
     if action['do'] == 'domain':
         return of_libvirt(action['uri'])
     return of_network(action['netns'])
 
 
-def of_mount(point: str) -> str:
-    """The kind of what is written below a cgroup mount.
+def of_mount(point: str, what: str = 'cgroup') -> str:
+    """The kind of what is written below a mount of cgroups or of resctrl.
 
     :raises RestoreError: it is gone.
     """
     try:
         info = os.stat(point)
     except OSError as exc:
-        raise RestoreError(f'cgroup mount {point}: {exc.strerror}') from None
-    return f'cgroup {info.st_dev}:{info.st_ino} {point}'
+        raise RestoreError(f'{what} mount {point}: {exc.strerror}') from None
+    return f'{what} {info.st_dev}:{info.st_ino} {point}'
 
 
 def of_libvirt(uri: str) -> str:
@@ -99,6 +103,8 @@ def named(kind: str) -> str:
     what, _, name = kind.split(' ', 2)
     if what == 'cgroup':
         return f'limits below {name}'
+    if what == 'resctrl':
+        return f'limits of last-level caches ({name})'
     if what == 'domain':
         return f'limits of VMs at {name}'
     return ('limits of network devices'
@@ -110,7 +116,9 @@ def why_not(kind: str) -> str:
     '' when it can."""
     what, where, name = kind.split(' ', 2)
     if what == 'cgroup':
-        return _why_not_cgroup(kind, name)
+        return _why_not_mount(kind, name, cgroup.mounts(), 'cgroup.procs')
+    if what == 'resctrl':
+        return _why_not_mount(kind, name, resctrl.mounts(), 'tasks')
     if where != str(_namespace('pid' if what == 'domain' else 'net')):
         return ('scavenger-restore runs in another '
                 f'{"PID" if what == "domain" else "network"} namespace than '
@@ -132,14 +140,17 @@ def why_not(kind: str) -> str:
     return ''
 
 
-def _why_not_cgroup(kind: str, point: str) -> str:
+def _why_not_mount(kind: str, point: str, mounts: Sequence[cgroup.Mount],
+                   file: str) -> str:
+    """Return why a mount cannot be written to, '' if it can; ``file`` is one
+    that is in it."""
     hint = ('; mount it, writable, in the mount namespace of '
             'scavenger-restore')
     try:
-        if (point not in [mount[0] for mount in cgroup.mounts()]
-                or of_mount(point) != kind):
+        if (point not in [mount[0] for mount in mounts]
+                or of_mount(point, kind.partition(' ')[0]) != kind):
             return f'scavenger-restore has not that hierarchy there{hint}'
-        os.close(os.open(f'{point}/cgroup.procs', os.O_WRONLY | os.O_CLOEXEC
+        os.close(os.open(f'{point}/{file}', os.O_WRONLY | os.O_CLOEXEC
                          | os.O_NONBLOCK | os.O_NOFOLLOW))
     except (OSError, RestoreError) as exc:
         return f'{exc}{hint}'

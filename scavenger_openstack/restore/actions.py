@@ -4,7 +4,8 @@
 
 A lease file must not be a way to write as root.  So an action is either the
 write of a known text to a known file of a cgroup (:mod:`.cgroup`), or
-a call of a known program with arguments from a template (:data:`PROGRAMS`).
+a call of a known program with arguments from a template, or the removal of
+one known directory (:data:`PROGRAMS`).
 Anything else is refused before anything is carried out.
 """
 
@@ -26,13 +27,14 @@ from scavenger_openstack.restore.grammar import Refused
 from scavenger_openstack.restore.grammar import RestoreAction
 from scavenger_openstack.restore.grammar import RestoreError
 from scavenger_openstack.restore import network
+from scavenger_openstack.restore import resctrl
 
 __all__ = ['check', 'Gone', 'Program', 'Refused', 'RestoreError', 'run',
            'RestoreAction', 'validate']
 
 
 class Program(NamedTuple):
-    """A kind of action that calls programs.
+    """A kind of action that writes no file.
 
     ``validate`` raises :class:`Refused`; ``run`` returns whether it changed
     a thing, and raises :class:`Gone` or :class:`RestoreError`.  ``prepare``
@@ -49,7 +51,8 @@ PROGRAMS: Mapping[str, Program] = {
     'tc': Program(network.validate, network.delete_bucket),
     'tap': Program(network.validate, network.free_tap,
                    network.open_bucket),
-    'domain': Program(domain.validate, domain.restore)}
+    'domain': Program(domain.validate, domain.restore),
+    'resctrl': Program(resctrl.validate, resctrl.remove_group)}
 """What ``do`` says -> that kind of action."""
 
 CLOSED_SET = zlib.crc32(repr((

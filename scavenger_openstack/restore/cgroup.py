@@ -79,13 +79,15 @@ Held = Callable[[], Collection[tuple[object, object]]]
 restored."""
 
 
-def mounts(table: str = '/proc/self/mountinfo') -> list[Mount]:
-    """Return where cgroup hierarchies are mounted, the shortest path first."""
+def mounts(table: str = '/proc/self/mountinfo',
+           kinds: Collection[str] = tuple(FILES)) -> list[Mount]:
+    """Return where cgroup hierarchies, or file systems of other ``kinds``, are
+    mounted, the shortest path first."""
     points = []
     with open(table, errors='surrogateescape', newline='\n') as file:
         for line in file:
             row = _MOUNT.match(line)
-            if row and row['kind'] in FILES:
+            if row and row['kind'] in kinds:
                 point = re.sub(r'\\([0-7]{3})',
                                lambda m: chr(int(m[1], 8)), row['point'])
                 points.append((point, row['kind'], os.makedev(

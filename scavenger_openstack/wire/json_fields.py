@@ -320,7 +320,8 @@ MEASURED: Mapping[str, Check] = {
 HOST: Mapping[str, Check] = {
     'schema': _schema, 'host': text, 'boot_id': text,
     'cpu_model': optional(text), 'topology': by_cpu(_place),
-    'links': by_name(quantity), 'link_of': by_name(text)}
+    'links': by_name(quantity), 'link_of': by_name(text),
+    'llc_ways': optional(whole)}
 """What rarely changes about a host; missing: as it was before."""
 
 GAUGES: Mapping[str, Check] = {

@@ -285,6 +285,6 @@ def answered_by(cap: Cap, incidents: Mapping[tuple[str, str], Incident]
 
 
 def _workloads(sample: HostSample) -> set[str]:
-    """Return the ids of all workloads, and of their groups."""
+    """Return the ids that limits of all workloads have."""
     return {name for rated in sample.workloads
-            for name in (rated.workload.id, rated.workload.group)}
+            for name in rated.workload.limit_ids}

@@ -65,7 +65,7 @@ class Totals:
             float, dict.fromkeys(page.CAUSES, 0.0))
         self._disturbed: set[tuple[str, str]] = set()
         self._background: dict[str, float] = {}
-        self._limited: Collection[str] = ()
+        self._limited: frozenset[str] = frozenset()
         self._instance_s: dict[str, float] = {}
 
     def happened(self, events: Iterable[Event]) -> None:
@@ -103,7 +103,7 @@ class Totals:
         self._use(tick.rates)
         if self._most:
             self._limit_instances(tick.sample, lasted_s)
-            self._limited = {workload for workload, _ in in_force}
+            self._limited = frozenset(workload for workload, _ in in_force)
 
     def _owner(self, name: str) -> str:
         return page.owner(name, self._controllers)
@@ -126,7 +126,7 @@ class Totals:
             if workload.instance:
                 seconds[workload.instance] = self._instance_s.get(
                     workload.instance, 0.0) + lasted_s * (
-                        workload.id in limited or workload.group in limited)
+                        not limited.isdisjoint(workload.limit_ids))
         self._instance_s = seconds
 
     def rows(self, controllers: Mapping[str, Any]) -> dict[str, list[Row]]:

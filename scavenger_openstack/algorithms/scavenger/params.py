@@ -73,6 +73,14 @@ class Params:
                     'divided per tick while a foreground workload suffers. '
                     'More relieves the foreground sooner.',
             'min': 1.01, 'max': 1000.0, 'source': 'Scavenger, section 6.1'})
+    ipc_ways_increase: float = dataclasses.field(default=0.2, metadata={
+        'help': 'Ways of each last-level cache that background work gains per '
+                'tick while no foreground workload suffers, with '
+                'use_llc_ways. More fills the caches sooner and overshoots '
+                'further.',
+        'min': 0.001, 'max': 64.0,
+        'source': 'not in the paper: one way in as many ticks as '
+                  'ipc_smoothing judges together'})
     ipc_min_cores: float = dataclasses.field(default=0.25, metadata={
         'help': 'CPU use in cores below which the instructions per cycle '
                 'of a foreground workload are not looked at: they say '
@@ -152,6 +160,13 @@ class Params:
                 'per cycle of the foreground, where hardware counters work. '
                 'False: contention for the shared cache goes unanswered.',
         'source': 'Scavenger, section 4.4'})
+    use_llc_ways: bool = dataclasses.field(default=True, metadata={
+        'help': 'With use_ipc, where resctrl is mounted and the CPU can '
+                'divide its last-level cache (CAT): move the ways of the '
+                'cache that background work may fill, with its share of the '
+                'memory bus, and the CPU quota only where that is not '
+                'enough. False: the CPU quota alone.',
+        'source': 'Scavenger, section 7'})
     use_cpu_idle: bool = dataclasses.field(default=True, metadata={
         'help': 'Let background work run only where nothing else wants to '
                 '(cpu.idle of its groups). False: it competes with the '

@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""How much CPU the background may use, judged by the foreground's IPC.
+"""How much CPU and cache the background may use, judged by the foreground's
+IPC.
 
 Scavenger, section 4.4: instructions per cycle stand in for the pressure on
 the shared cache, and the background's quota follows them by additive
 increase and multiplicative decrease.  IPC is 1 / CPI; mu and sigma are its
 mean and sample deviation over w samples, c the std-factor.
+
+Where the CPU can divide the cache, section 7 has the same rule move the ways
+of the cache "instead".  Ours moves both: a small drop takes ways first, and
+CPU time only when the least is left, since a memory bus that is full lowers
+the IPC, too; in a new phase both are at the minimum.
 
 Two things are ours, since we have many foreground workloads: what is judged
 is the mean of the last few samples, and c grows with the number of workloads,
@@ -35,6 +41,10 @@ PHASE_FACTOR = 2.0
 """Beyond mu +/- 2 * c * sigma the foreground is in a new phase: Scavenger,
 section 4.4."""
 
+
+LEAST_WAYS = 1.0
+"""What the background keeps of a cache; a CPU may divide no fewer than some
+more."""
 
 NORMAL = NormalDist()
 
@@ -90,11 +100,11 @@ def judge(ipc: float, mu: float, spread: float) -> Verdict:
 
 def next_quota(quota: float, verdict: Verdict, *, minimum: float,
                maximum: float, increase: float, decrease: float) -> float:
-    """The quota of the whole background in cores: AIMD.
+    """The quota of the whole background in cores, or its ways: AIMD.
 
-    Grow by ``increase`` cores, shrink by the factor ``decrease``, never
+    Grow by ``increase``, shrink by the factor ``decrease``, never
     below ``minimum`` nor above ``maximum`` (the minimum wins).  Source:
-    Scavenger, sections 4.4 and 6.1.
+    Scavenger, sections 4.4, 6.1 and 7.
     """
     if verdict is Verdict.GROW:
         quota += increase
@@ -129,13 +139,17 @@ class Quota:
     * One that is learning (its first ``size`` samples, or again after a new
       phase) asks for the minimum: the baseline must not contain what the
       background does.  mu and sigma stay until the next phase.
+
+    :ivar ways: of each last-level cache; ``None`` where none can be divided
     """
 
     def __init__(self, *, c: float, size: int, min_cores: float,
                  min_deviation: float, increase: float, decrease: float,
                  blind_ticks: int, smoothing: int = 1,
-                 share_alarms: bool = True) -> None:
+                 share_alarms: bool = True,
+                 ways_increase: float = 0.0) -> None:
         self.cores: float | None = None
+        self.ways: float | None = None
         self.verdict = Verdict.MINIMUM
         self.by = ''
         self.phases = 0
@@ -146,19 +160,21 @@ class Quota:
         self._min_deviation = min_deviation
         self._increase = increase
         self._decrease = decrease
+        self._ways_increase = ways_increase
         self._blind_ticks = blind_ticks
         self._share_alarms = share_alarms
         self._baselines: dict[tuple[str, float], _Baseline] = {}
 
     def tune(self, *, c: float, min_cores: float, min_deviation: float,
              increase: float, decrease: float, blind_ticks: int,
-             share_alarms: bool = True) -> None:
+             ways_increase: float, share_alarms: bool = True) -> None:
         """Go on with other constants; what was learnt stays."""
         self._c = self._c_each = c
         self._min_cores = min_cores
         self._min_deviation = min_deviation
         self._increase = increase
         self._decrease = decrease
+        self._ways_increase = ways_increase
         self._blind_ticks = blind_ticks
         self._share_alarms = share_alarms
 
@@ -168,8 +184,12 @@ class Quota:
         return self.cores is not None
 
     def observe(self, foreground: Iterable[WorkloadRates], *,
-                minimum: float, maximum: float) -> None:
-        """Take this tick's IPCs and move the quota, in cores."""
+                minimum: float, maximum: float,
+                ways: int | None = None) -> None:
+        """Take this tick's IPCs and move the quota, in cores, and the ways.
+
+        :param ways: of a cache, all together
+        """
         baselines: dict[tuple[str, float], _Baseline] = {}
         verdict, by = Verdict.GROW, ''
         self._c_each = family_factor(
@@ -187,14 +207,25 @@ class Quota:
             if vote is not None and vote < verdict:
                 verdict, by = vote, workload.id
         if not baselines and not self._baselines:
-            self.cores = None
+            self.cores = self.ways = None
             return
         self._baselines = baselines
         self.verdict, self.by = verdict, by
+        verdict = self._move_ways(verdict, ways)
         self.cores = next_quota(
             minimum if self.cores is None else self.cores, verdict,
             minimum=minimum, maximum=maximum, increase=self._increase,
             decrease=self._decrease)
+
+    def _move_ways(self, verdict: Verdict, ways: int | None) -> Verdict:
+        """Move the ways; return the verdict that is left for the quota."""
+        before = LEAST_WAYS if self.ways is None else self.ways
+        self.ways = None if ways is None else next_quota(
+            before, verdict, minimum=LEAST_WAYS, maximum=ways,
+            increase=self._ways_increase, decrease=self._decrease)
+        answered = (verdict is Verdict.SHRINK and self.ways is not None
+                    and self.ways < before)
+        return Verdict.HOLD if answered else verdict
 
     def _vote(self, baseline: _Baseline, cores: float | None,
               cpi: float | None) -> Verdict | None:
@@ -237,7 +268,7 @@ class Quota:
         learning = sum(1 for baseline in self._baselines.values()
                        if baseline.mu is None)
         return {'rule': 'learning' if learning else 'holding',
-                'quota_cores': self.cores,
+                'quota_cores': self.cores, 'llc_ways': self.ways,
                 'verdict': self.verdict.name.lower(), 'by': self.by,
                 'workloads': len(self._baselines), 'learning': learning,
                 'phases': self.phases}
@@ -246,7 +277,8 @@ class Quota:
         """Plain JSON values; ``None`` if there is nothing to keep."""
         if self.cores is None:
             return None
-        return {'cores': self.cores, 'phases': self.phases, 'baselines': [
+        return {'cores': self.cores, 'ways': self.ways,
+                'phases': self.phases, 'baselines': [
             [*key, baseline.mu, baseline.sigma, baseline.window.state(),
              list(baseline.last), baseline.missing]
             for key, baseline in self._baselines.items()]}
@@ -257,6 +289,7 @@ class Quota:
         :raises KeyError, TypeError, ValueError: it is not a state.
         """
         cores = quantity(state['cores'])
+        ways = None if state['ways'] is None else quantity(state['ways'])
         phases = int(quantity(state['phases']))
         baselines = {}
         for (name, created_s, mu, sigma, window, last,
@@ -268,5 +301,5 @@ class Quota:
             if mu is not None:
                 baseline.mu, baseline.sigma = quantity(mu), quantity(sigma)
             baselines[str(name), float(created_s)] = baseline
-        self.cores, self.phases = cores, phases
+        self.cores, self.ways, self.phases = cores, ways, phases
         self._baselines = baselines

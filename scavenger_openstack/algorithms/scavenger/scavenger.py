@@ -8,8 +8,8 @@ Resource Manager for Improving Utilization in Cloud Environments*.  SoCC
 2019.  Section 4; defaults from section 6.1.  Memory and network (4.2, 4.3)
 share the rule in ``reserve``, x(t) is in ``usage``, how busy a link may be
 (ours) in ``link``, the page cache (ours) in ``page_cache``, the quota by IPC
-(4.4) in ``quota``, that by what is left over (ours) in ``leftover``, what can
-be tuned in ``params``.
+(4.4) and the ways of caches (7) in ``quota``, the quota by what is left over
+(ours) in ``leftover``, what can be tuned in ``params``.
 
 Weird input: ``None``, NaN and infinite numbers are no signal (the rule is
 off, or holds and then goes to the floor); so is a capacity of 0.  A step
@@ -128,7 +128,8 @@ class Controller:
             min_cores=p.ipc_min_cores, min_deviation=p.ipc_min_deviation,
             increase=p.ipc_quota_increase_cores,
             decrease=p.ipc_quota_decrease_factor, blind_ticks=p.blind_ticks,
-            smoothing=p.ipc_smoothing, share_alarms=p.ipc_share_alarms)
+            smoothing=p.ipc_smoothing, share_alarms=p.ipc_share_alarms,
+            ways_increase=p.ipc_ways_increase)
 
     def tune(self, params: Params) -> None:
         """See :class:`.decision.controller.Controller`."""
@@ -144,7 +145,8 @@ class Controller:
             min_deviation=p.ipc_min_deviation,
             increase=p.ipc_quota_increase_cores,
             decrease=p.ipc_quota_decrease_factor, blind_ticks=p.blind_ticks,
-            share_alarms=p.ipc_share_alarms)
+            share_alarms=p.ipc_share_alarms,
+            ways_increase=p.ipc_ways_increase)
         self._leftover.tune(
             share=p.cpu_leftover_share, demand_factor=p.demand_factor,
             blind_ticks=p.blind_ticks)
@@ -323,7 +325,10 @@ class Controller:
             number(weight) or 0.0 for weight in weights),
                       minimum + self.params.ipc_quota_increase_cores)
         if self.params.use_ipc:
-            quota.observe(tick.foreground, minimum=minimum, maximum=maximum)
+            quota.observe(
+                tick.foreground, minimum=minimum, maximum=maximum,
+                ways=tick.rates.llc_ways if self.params.use_llc_ways else None)
+            _limit_ways(quota, tick)
         facts = quota.facts()
         cores = quota.cores
         if crowded:
@@ -376,6 +381,20 @@ class Controller:
         except saved_state.UNREADABLE:
             self._time_s = -math.inf
             self._forget(math.inf)
+
+
+def _limit_ways(quota: Quota, tick: _Tick) -> None:
+    """Limit the part of caches that all background work fills together."""
+    most = tick.rates.llc_ways
+    if (quota.ways is None or most is None or quota.ways >= most
+            or not tick.background):
+        return
+    ways = int(quota.ways)
+    tick.caps.append(types.Cap(
+        types.THE_BACKGROUND, types.Knob.LLC_WAYS, ways, NAME,
+        f'IPC of {quota.by or "no foreground workload"} asks to '
+        f'{quota.verdict.name.lower()}: {ways} of {most} ways of each '
+        'last-level cache for all background workloads'))
 
 
 def _regulate_cpu_set(tick: _Tick

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
-import itertools
 
 from scavenger_openstack.algorithms import sharing
 from scavenger_openstack.decision.rates import grown
@@ -21,6 +20,7 @@ from scavenger_openstack.drivers.direct import windows
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.qemu.cgroup_overlap import DomainCgroups
 from scavenger_openstack.drivers.resctrl import monitoring
+from scavenger_openstack.drivers.resctrl import tree
 from scavenger_openstack import log_once
 from scavenger_openstack.types import DirectEvidence
 from scavenger_openstack.types import HostSample
@@ -49,25 +49,18 @@ class CacheEvidence(windows.Windows[monitoring.Groups | NoGroups]):
                  logged: log_once.LogOnce | None = None) -> None:
         super().__init__(mounts, domains, root_dir, logged)
         self._root_dir = root_dir
-        self._top = f'{root_dir.rstrip("/")}/sys/fs/resctrl'
+        self._top = tree.mount_point(root_dir)
 
     def _count(self, victims: Collection[str]
                ) -> monitoring.Groups | NoGroups:
-        if not monitoring.has_resctrl(self._root_dir):
+        if not tree.has_resctrl(self._root_dir):
             return NoGroups()
         samples = self._sample.workloads if self._sample else ()
         busiest = sorted(samples, key=lambda sample: -(sample.cpu_s or 0.0))
         names = [*victims, *(sample[0].id for sample in busiest)]
         return monitoring.Groups(self._top, {
-            name: self._threads(name)
+            name: self.threads(name, MOST_THREADS)
             for name in list(dict.fromkeys(names))[:monitoring.MOST_GROUPS]})
-
-    def _threads(self, name: str) -> frozenset[int]:
-        """Threads of a workload, :data:`MOST_THREADS` at most."""
-        path = self._path(name)
-        listed = itertools.chain.from_iterable(
-            self._owners.listed(path, None) if path else ())
-        return frozenset(itertools.islice(listed, MOST_THREADS))
 
     def _counted(self,
                  window: windows.Window[monitoring.Groups | NoGroups],

@@ -14,6 +14,7 @@ from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 import contextlib
+import itertools
 import logging
 import math
 import time
@@ -182,6 +183,16 @@ class Windows(abc.ABC, Generic[C]):
             self._let_go(window)
         if self._closing is not None:
             self._closing.done.wait(CLOSE_S)
+
+    def threads(self, workload: str, most: int) -> frozenset[int]:
+        """Return the threads of a workload, so many at most.
+
+        :raises OSError: they may not be read.
+        """
+        path = self._path(workload)
+        listed = itertools.chain.from_iterable(
+            self._owners.listed(path) if path else ())
+        return frozenset(itertools.islice(listed, most))
 
     def _open(self, victims: Collection[str], now: float) -> Window[C]:
         counter, boot_s = None, time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from scavenger_openstack.drivers.base import NO_CURE
 from scavenger_openstack.drivers.kernel import perf_event
 from scavenger_openstack.drivers.kernel.perf_event import Event
-from scavenger_openstack.drivers.resctrl import monitoring
+from scavenger_openstack.drivers.resctrl import tree
 
 EVENTS = (Event('cycles', perf_event.HARDWARE, 0),
           Event('ref_cycles', perf_event.HARDWARE, 9),
@@ -142,7 +142,7 @@ def grade(root_dir: str, *, cpu: int, max_counters: int,
             if len(chosen) == max_counters else
             f'{event.field} left out: the PMU does not take all at once'
             for event in there if event not in chosen]
-    return Grade('A' if monitoring.has_resctrl(root_dir) else 'B',
+    return Grade('A' if tree.has_resctrl(root_dir) else 'B',
                  signals(chosen), ', '.join(why), chosen)
 
 

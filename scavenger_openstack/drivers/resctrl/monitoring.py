@@ -11,16 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 import contextlib
-import errno
 import os
 
+from scavenger_openstack.drivers.resctrl import tree
 from scavenger_openstack import errors
-
-PREFIX = 'scavenger-'
-"""How the names of our groups begin."""
-
-OWN = frozenset(('info', 'mon_groups', 'mon_data'))
-"""Directories at the top that are no groups."""
+from scavenger_openstack.restore import resctrl
 
 MOST_GROUPS = 32
 """At a time; the bytes of other workloads are counted together."""
@@ -28,18 +23,6 @@ MOST_GROUPS = 32
 FEATURE = 'mbm_total_bytes'
 
 PURPOSE = 'tell which workload fills the memory bus'
-
-_GONE = frozenset((errno.ENOENT, errno.ESRCH))
-
-
-def has_resctrl(root_dir: str) -> bool:
-    """Return whether the kernel offers resctrl: only where the CPU can monitor
-    or allocate the cache."""
-    try:
-        with open(f'{root_dir.rstrip("/")}/proc/filesystems') as file:
-            return '\tresctrl\n' in file.read()
-    except OSError:
-        return False
 
 
 class Groups:
@@ -53,16 +36,21 @@ class Groups:
 
     def __init__(self, top: str, threads: Mapping[str, frozenset[int]]
                  ) -> None:
-        self._top = top
         self._groups: dict[str, str] = {}
         self._before: dict[str, int | None] = {}
         room = _room(top)
+        # A monitoring group has threads of the control group that it is in.
+        limited = f'{top}/{resctrl.GROUP}'
+        inside = tree.tasks(limited)
+        self._controls = (top, limited) if os.path.isdir(limited) else (top,)
         try:
             for workload, tids in list(threads.items())[:room]:
-                path = f'{top}/mon_groups/{PREFIX}{len(self._groups)}'
+                control = top if inside.isdisjoint(tids) else limited
+                path = (f'{control}/mon_groups/{tree.MONITORING}'
+                        f'{len(self._groups)}')
                 os.mkdir(path)
                 self._groups[workload] = path
-                _move(path, tids)
+                tree.move(path, tids, PURPOSE)
             self._before = self._read()
         except BaseException:
             self.close()
@@ -80,10 +68,11 @@ class Groups:
             before = self._before[workload]
             grown[workload] = (None if now is None or before is None
                                or now < before else float(now - before))
-        others = grown.pop('', None)
+        every = grown.pop('', None)
         counted = {workload: count for workload, count in grown.items()
                    if count is not None}
-        return counted, others if len(counted) == len(grown) else None
+        return counted, None if every is None or len(counted) < len(grown) \
+            else max(0.0, every - sum(counted.values()))
 
     def close(self) -> None:
         """Remove the groups; their threads go back to where they were."""
@@ -93,9 +82,13 @@ class Groups:
                 os.rmdir(path)
 
     def _read(self) -> dict[str, int | None]:
-        """Return the counters; '' is the group of what is in no other."""
-        return {workload: _total(path) for workload, path in
-                {**self._groups, '': self._top}.items()}
+        """Return the counters; '' is all of the control groups, which count
+        what the monitoring groups in them do, too."""
+        every = [_total(control) for control in self._controls]
+        known = [total for total in every if total is not None]
+        return {'': sum(known) if len(known) == len(every) else None,
+                **{workload: _total(path)
+                   for workload, path in self._groups.items()}}
 
 
 def remove_left(top: str) -> None:
@@ -103,11 +96,13 @@ def remove_left(top: str) -> None:
 
     :raises OSError: one cannot be removed.
     """
-    with contextlib.suppress(FileNotFoundError):
-        for name in os.listdir(f'{top}/mon_groups'):
-            if name.startswith(PREFIX):
-                with contextlib.suppress(FileNotFoundError):
-                    os.rmdir(f'{top}/mon_groups/{name}')
+    for directory in (f'{top}/mon_groups',
+                      f'{top}/{resctrl.GROUP}/mon_groups'):
+        with contextlib.suppress(FileNotFoundError):
+            for name in os.listdir(directory):
+                if name.startswith(tree.MONITORING):
+                    with contextlib.suppress(FileNotFoundError):
+                        os.rmdir(f'{directory}/{name}')
 
 
 def _room(top: str) -> int:
@@ -115,10 +110,7 @@ def _room(top: str) -> int:
 
     :raises Unsupported: none, and why.
     """
-    if not os.path.isdir(f'{top}/info'):
-        raise errors.Unsupported(
-            f'cannot {PURPOSE}: this CPU can, but resctrl is not mounted; '
-            f'mount it: mount -t resctrl resctrl {top}')
+    tree.check_usable(top, PURPOSE, 'mon_groups')
     try:
         with open(f'{top}/info/L3_MON/mon_features') as file:
             features = file.read().split()
@@ -129,43 +121,20 @@ def _room(top: str) -> int:
     if FEATURE not in features:
         raise errors.Unsupported(
             f'cannot {PURPOSE}: this CPU does not count it in resctrl')
-    others = sorted(set(os.listdir(top)) - OWN, key=str)
-    others = [name for name in others if os.path.isdir(f'{top}/{name}')]
+    others = tree.control_groups(top)
     others += [name for name in sorted(os.listdir(f'{top}/mon_groups'))
-               if not name.startswith(PREFIX)]
+               if not name.startswith(tree.MONITORING)]
     if others:
         raise errors.Unsupported(
             f'cannot {PURPOSE}: another program has groups in {top}, '
             f'{others[0]} for one')
-    if (not os.access(f'{top}/mon_groups', os.W_OK)
-            or os.statvfs(top).f_flag & os.ST_RDONLY):
-        raise errors.Unsupported(
-            f'cannot {PURPOSE}: {top} is read-only for the agent')
     remove_left(top)
-    room = min(MOST_GROUPS, ids - 1)    # one is that of all others
+    # One is that of all others, one of what is limited.
+    room = min(MOST_GROUPS, ids - 1 - os.path.isdir(f'{top}/{resctrl.GROUP}'))
     if room < 1:
         raise errors.Unsupported(
             f'cannot {PURPOSE}: the CPU has only {ids} monitoring ids')
     return room
-
-
-def _move(path: str, tids: frozenset[int]) -> None:
-    """Put threads into a group; those that ended are left out.
-
-    :raises Unsupported: it is not allowed.
-    """
-    with open(f'{path}/tasks', 'wb', buffering=0) as file:
-        for tid in tids:
-            try:
-                file.write(b'%d\n' % tid)
-            except PermissionError as exc:
-                raise errors.Unsupported(
-                    f'cannot {PURPOSE}: the kernel lets only root put the '
-                    'threads of other users into a group of resctrl, '
-                    'whatever capabilities the agent has') from exc
-            except OSError as exc:
-                if exc.errno not in _GONE:
-                    raise
 
 
 def _total(path: str) -> int | None:

@@ -89,9 +89,10 @@ class LingerTest(testtools.TestCase):
     def test_how_long_each_stays(self) -> None:
         for knob in Knob:
             self.now += 1e6
-            cap = Cap('/batch' if knob in knobs.OF_GROUPS else '/batch/a',
-                      knob, '0' if knob is Knob.CPU_SET else 1, 'one', 'why')
-            self.turn(cap)
+            name = ('/batch' if knob in knobs.OF_GROUPS else 'background'
+                    if knob is Knob.LLC_WAYS else '/batch/a')
+            self.turn(Cap(name, knob, '0' if knob is Knob.CPU_SET else 1,
+                          'one', 'why'))
             stays = 0
             while knob in self.turn():
                 stays += 1

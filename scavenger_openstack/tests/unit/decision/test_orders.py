@@ -284,9 +284,16 @@ class Precedence(testtools.TestCase):
         self.assertEqual({'/batch': 1}, self.values(Orders()))
         self.assertEqual({}, self.values(Orders(exempt=frozenset({'p'}))))
 
+    def test_nor_is_all_background_work_that_holds_it(self) -> None:
+        self.wishes = [Cap('background', Knob.LLC_WAYS, 2, 'one', 'wished')]
+        self.assertEqual({'background': 2}, self.values(Orders()))
+        self.assertEqual({}, self.values(Orders(exempt=frozenset({'p'}))))
+        self.assertEqual({'background': 2}, self.values(
+            Orders(exempt=frozenset({'fg'}))))
+
     def test_what_is_exempt_is_not_killed(self) -> None:
         found = orders.exempt(WORKLOADS, Orders(exempt=frozenset({'p'})))
-        self.assertEqual({'/batch', '/batch/b', VM}, found)
+        self.assertEqual({'/batch', '/batch/b', VM, 'background'}, found)
 
 
 class Modes(testtools.TestCase):

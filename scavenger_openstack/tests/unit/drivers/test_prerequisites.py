@@ -30,7 +30,7 @@ class TestPrerequisites(testtools.TestCase):
                 domains: Sequence[WorkloadSample] = (), *,
                 lacks: tuple[Knob, ...] = (), delays_off: str = '',
                 direct_off: str = '', counters_off: str = '',
-                links: bool = True,
+                llc_off: str = '', links: bool = True,
                 interfaces: Sequence[str] = (), libvirt: bool = False
                 ) -> tuple[str, ...]:
         prerequisite_check = prerequisites.Prerequisites(
@@ -38,8 +38,8 @@ class TestPrerequisites(testtools.TestCase):
             lambda workload, knob: f'{workload} {knob}' if knob in lacks
             else '', lambda: delays_off,
             lambda: dict.fromkeys(Resource, direct_off),
-            lambda: counters_off, links=links, interfaces=interfaces,
-            libvirt=libvirt)
+            lambda: counters_off, lambda: llc_off, links=links,
+            interfaces=interfaces, libvirt=libvirt)
         self.assertEqual(('always',), prerequisite_check.missing)
         prerequisite_check.check(cgroups, domains)
         self.assertEqual('always', prerequisite_check.missing[0])
@@ -107,6 +107,18 @@ class TestPrerequisites(testtools.TestCase):
                 if line.startswith('cache: ') and 'no PMU' in line]
             self.assertEqual(count, len(missing), str(missing))
 
+    def test_caches_that_are_not_divided(self) -> None:
+        """Nor could they be without the counters that say when."""
+        for protect, counters_off, text in (
+                ([Resource.CPU], '', 'mount it'),
+                ([Resource.CPU], 'no PMU', 'no PMU'),
+                ([Resource.MEMORY], '', '')):
+            missing = [line for line in self.missing(
+                protect, samples(BACK, '/b/a'), llc_off='mount it',
+                counters_off=counters_off) if line.startswith('cache: ')]
+            self.assertEqual([text] * bool(text), [
+                line.rpartition(': ')[2] for line in missing])
+
     def test_each_resource_that_is_not_measured(self) -> None:
         """Delay accounting has the waits for CPUs, too."""
         missing = self.missing(
@@ -159,7 +171,7 @@ class TestPrerequisites(testtools.TestCase):
             return ''
 
         prerequisite_check = prerequisites.Prerequisites(
-            [Resource.MEMORY], [], lacks, str, dict, str, links=True,
+            [Resource.MEMORY], [], lacks, str, dict, str, str, links=True,
             interfaces=(), libvirt=False)
         for _ in range(base.RESCAN_TICKS + 1):
             prerequisite_check.check(samples(BACK, '/b/a'), [])

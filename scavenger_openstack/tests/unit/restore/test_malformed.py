@@ -31,10 +31,11 @@ DOMAIN = {'do': 'domain', 'uri': 'qemu:///system', 'uuid': 8 * '0' + 3 *
           ('-' + 4 * '0') + '-' + 12 * '0', 'pid': 2 ** 22 + 1, 'started': 1,
           'knob': 'cpu_cores',
           'values': {'vcpu_quota': '-1', 'vcpu_period': '100000'}}
+RESCTRL = {'do': 'resctrl', 'dir': '/cg/resctrl'}
 RECORD: dict[str, Any] = {
     'schema': 1, 'workload': '/batch/a', 'knob': 'cpu_cores',
     'boot_id': records.boot_id(), 'pid': 9, 'created_s': 1.5,
-    'original': None, 'steps': [WRITE, TAP, DOMAIN]}
+    'original': None, 'steps': [WRITE, TAP, DOMAIN, RESCTRL]}
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats()

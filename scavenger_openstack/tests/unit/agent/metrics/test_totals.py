@@ -197,10 +197,11 @@ class Instances(testtools.TestCase):
         found = totals.Totals([], 2)
         one, other = vm(1), vm(2)
         group = {('/vms', Knob.CPU_SET): LIMIT}
+        every = {('background', Knob.LLC_WAYS): LIMIT}
         own = {(one.workload.id, Knob.CPU_CORES): LIMIT}
         for time_s, limits in ((0.0, {}), (1.0, own), (3.0, group),
-                               (7.0, {})):
+                               (7.0, every), (7.5, {})):
             found.tick(tick(time_s, sample(time_s, one, other)), limits)
-        self.assertEqual([6.0, 4.0], [
+        self.assertEqual([6.5, 4.5], [
             row[-1] for row in found.rows({})[
                 'instance_limited_seconds_total']])

@@ -117,15 +117,20 @@ class QuotaProperties(testtools.TestCase):
     def test_within_bounds_whatever_comes(
             self, increase: float, decrease: float, smoothing: int,
             minimum: float, curve: Any) -> None:
-        found = quota(increase, decrease, smoothing=smoothing)
+        found = Quota(
+            c=1.0, size=SIZE, min_cores=0.25, min_deviation=SPREAD,
+            increase=increase, decrease=decrease, blind_ticks=BLIND,
+            smoothing=smoothing, ways_increase=increase)
         maximum = minimum + 4.0
         for tick in curve:
             found.observe(
                 [WorkloadRates(one, 1.0, cpu_cores=cores, cpi=cpi)
                  for one, (cpi, cores) in zip(VMS, tick, strict=False)],
-                minimum=minimum, maximum=maximum)
+                minimum=minimum, maximum=maximum, ways=11)
             if found.cores is not None:
                 self.assertTrue(minimum <= found.cores <= maximum)
+            self.assertEqual(found.cores is None, found.ways is None)
+            self.assertTrue(found.ways is None or 1 <= found.ways <= 11)
             json.dumps([found.facts(), found.state()], allow_nan=False)
 
     @given(INCREASES, DECREASES, st.floats(0.1, 8.0), st.floats(0.0, 1.0),

@@ -173,6 +173,46 @@ class QuotaTest(testtools.TestCase):
         self.quota.load(state)
         self.curve([0.2], (rate(ONE, None),))
 
+    def test_ways_go_first(self) -> None:
+        """mu 2, sigma 0.2: below 1.8 the background shrinks, below 1.6 a new
+        phase begins."""
+        quota = self.quota = Quota(
+            c=1.0, size=5, min_cores=0.25, min_deviation=0.02, increase=0.1,
+            decrease=2.0, blind_ticks=3, ways_increase=2.0)
+        moves = []
+        for ipc in (*LEARN, 2.0, 2.0, 2.0, 2.3, 1.7, 1.7, 1.7, 1.0):
+            quota.observe([rate(ONE, ipc)], minimum=0.2, maximum=4.0, ways=6)
+            assert quota.cores is not None
+            moves.append((round(quota.cores, 9), quota.ways))
+        self.assertEqual(
+            [(0.2, 1.0)] * 5                        # it is learnt
+            + [(0.3, 3.0), (0.4, 5.0), (0.5, 6.0), (0.5, 6.0),
+               (0.5, 3.0), (0.5, 1.5), (0.5, 1.0),  # ways are taken
+               (0.2, 1.0)], moves)
+
+    def test_cores_are_taken_where_the_least_ways_are_left(self) -> None:
+        self.learn(ONE)
+        for _ in range(3):
+            self.see(rate(ONE, 2.0))
+        cores = []
+        for _ in range(2):
+            self.quota.observe([rate(ONE, 1.7)], minimum=0.2, maximum=4.0,
+                               ways=6)
+            cores.append(self.quota.cores)
+        self.assertEqual([0.25, 0.2], cores)
+        self.assertEqual(1.0, self.quota.ways)
+
+    def test_ways_over_a_restart(self) -> None:
+        self.learn(ONE)
+        for ways, kept in ((6, 1.0), (None, None)):
+            self.quota.observe([rate(ONE, 2.0)], minimum=0.2, maximum=4.0,
+                               ways=ways)
+            state = json.loads(json.dumps(self.quota.state()))
+            other = Quota(c=1.0, size=5, min_cores=0.25, min_deviation=0.02,
+                          increase=0.1, decrease=2.0, blind_ticks=3)
+            other.load(state)
+            self.assertEqual(kept, other.ways)
+
     def test_off_again_when_all_are_gone(self) -> None:
         self.learn(ONE)
         self.see()

@@ -431,6 +431,28 @@ class CpuTest(testtools.TestCase):
             self.assertAlmostEqual(wanted, a)
             self.assertAlmostEqual(0.1, b)
 
+    def test_ways_of_the_cache_by_ipc(self) -> None:
+        """One limit for all background work, while it is tighter than none."""
+        self.controller = Controller(dataclasses.replace(
+            SMALL, ipc_ways_increase=1.5))
+        seen = []
+        for cpi in (*[0.5] * 7, 0.7):
+            seen.append(value(self.step(
+                use(A, cpu_cores=1.0), use(B), use(VM, cpu_cores=1.0, cpi=cpi),
+                llc_ways=4), 'background', Knob.LLC_WAYS))
+        self.assertEqual([1, 1, 1, 2, None, None, None, 2], seen)
+
+    def test_no_ways_without_background_or_division(self) -> None:
+        for params, ways, workloads in (
+                (SMALL, 4, ()), (SMALL, None, (use(A),)),
+                (dataclasses.replace(SMALL, use_llc_ways=False), 4,
+                 (use(A),)),
+                (dataclasses.replace(SMALL, use_ipc=False), 4, (use(A),))):
+            self.controller = Controller(params)
+            found = self.step(*workloads, use(VM, cpu_cores=1.0, cpi=0.5),
+                              llc_ways=ways)
+            self.assertIsNone(value(found, 'background', Knob.LLC_WAYS))
+
     def test_quota_ends_at_the_size_of_the_host(self) -> None:
         for _ in range(50):
             found = self.step(use(A, cpu_cores=1.0),

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
 
 import fixtures
@@ -108,11 +107,7 @@ class WindowTest(testtools.TestCase):
         (self.root / 'proc/filesystems').write_text(text)
 
     def mount(self) -> Resctrl:
-        self.filesystems('nodev\tproc\nnodev\tresctrl\n')
-        resctrl = self.useFixture(Resctrl())
-        (self.root / 'sys/fs').mkdir(parents=True)
-        os.symlink(resctrl.top, self.root / 'sys/fs/resctrl')
-        return resctrl
+        return self.useFixture(Resctrl(root=self.root))
 
     def sample(self, time_s: float, misses: int) -> None:
         self.evidence.follow(host(
@@ -143,7 +138,7 @@ class WindowTest(testtools.TestCase):
         tids = (resctrl.top / 'mon_groups' / victim / 'tasks').read_text()
         self.assertEqual({'11', '12'}, set(tids.split()))
         for group, text in ((victim, '100'), (hog, '700'), (far, '999'),
-                            ('', '200')):
+                            ('', '1999')):
             resctrl.count(group, text)
         answer, = self.answers()
         self.assertEqual((Resource.CACHE, 2.0, 2.0, True), (

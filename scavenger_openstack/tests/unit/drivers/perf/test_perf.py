@@ -21,7 +21,7 @@ from scavenger_openstack.conf import host as conf_host
 from scavenger_openstack.drivers.kernel import perf_event
 from scavenger_openstack.drivers.perf import grade
 from scavenger_openstack.drivers.perf import perf
-from scavenger_openstack.drivers.resctrl import monitoring
+from scavenger_openstack.drivers.resctrl import tree
 from scavenger_openstack import errors
 from scavenger_openstack.tests import descriptors
 from scavenger_openstack.types import Priority
@@ -194,7 +194,7 @@ class TestWithout(testtools.TestCase):
                                ('nodev\tcgroup2\n', False)):
             self.put('proc/filesystems', text)
             self.assertEqual(expected,
-                             monitoring.has_resctrl(str(self.root)))
+                             tree.has_resctrl(str(self.root)))
 
     def test_not_permitted(self) -> None:
         for level, expected in (('4', 'is 4, and above 2'), ('3', 'is 3'),

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import os
 import shutil
 
@@ -13,6 +13,7 @@ import testtools
 
 from scavenger_openstack.drivers.resctrl import monitoring
 from scavenger_openstack import errors
+from scavenger_openstack.tests.unit.drivers.resctrl import files
 from scavenger_openstack.tests.unit.drivers.resctrl.files import Resctrl
 
 
@@ -40,7 +41,8 @@ class GroupsTest(testtools.TestCase):
         self.assertEqual({'22', '23'}, set((
             self.resctrl.top / 'mon_groups' / hog / 'tasks'
             ).read_text().split()))
-        for group, text in ((web, '5'), (hog, '700'), ('', '1100')):
+        # The kernel counts the bytes of both in the group above them, too.
+        for group, text in ((web, '5'), (hog, '700'), ('', '1805')):
             self.resctrl.count(group, text)
         self.assertEqual(({'web': 5, 'hog': 700}, 100), groups.bytes_of())
         groups.close()
@@ -102,10 +104,7 @@ class GroupsTest(testtools.TestCase):
 
     def test_an_agent_that_is_not_root(self) -> None:
         """Nothing is left of the groups that it has made."""
-        sealed = os.memfd_create('tasks', os.MFD_ALLOW_SEALING)
-        self.addCleanup(os.close, sealed)
-        fcntl.fcntl(sealed, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
-        self.resctrl.tasks = f'/proc/self/fd/{sealed}'  # refuses a write
+        self.resctrl.refused = errno.EPERM
         self.assertIn('only root', str(self.assertRaises(
             errors.Unsupported, monitoring.Groups, self.top,
             {'web': frozenset((1,))})))
@@ -116,6 +115,29 @@ class GroupsTest(testtools.TestCase):
         self.assertEqual(2, len(self.resctrl.names()))
         self.groups(hog=frozenset()).close()
         self.assertEqual([], self.resctrl.names())
+
+    def test_a_limited_workload(self) -> None:
+        """Its threads are in our control group, and so is its monitoring
+        group."""
+        resctrl = self.useFixture(Resctrl(closids=4, tasks=(11, 22, 23)))
+        resctrl.control('scavenger', files.DEFAULT, 22)
+        groups = monitoring.Groups(str(resctrl.top), {
+            'web': frozenset((11,)), 'hog': frozenset((22, 23))})
+        self.addCleanup(groups.close)
+        web, = resctrl.names()
+        hog, = os.listdir(resctrl.top / 'scavenger/mon_groups')
+        self.assertEqual({11}, resctrl.tasks(f'mon_groups/{web}'))
+        self.assertEqual({22}, resctrl.tasks(f'scavenger/mon_groups/{hog}'))
+        for group, text in (('', '90'), ('scavenger', '30'),
+                            (f'scavenger/mon_groups/{hog}', '20')):
+            resctrl.put(f'{group}/mon_data/mon_L3_00/mbm_total_bytes', text)
+        self.assertEqual(({'web': 0, 'hog': 20}, 100), groups.bytes_of())
+        # A killed agent leaves them.
+        monitoring.Groups(str(resctrl.top), {'hog': frozenset((22,))})
+        monitoring.remove_left(str(resctrl.top))
+        self.assertEqual([[], []], [
+            os.listdir(resctrl.top / path)
+            for path in ('mon_groups', 'scavenger/mon_groups')])
 
     def test_a_group_that_is_gone(self) -> None:
         groups = self.groups(web=frozenset())

@@ -1,0 +1,406 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The part of last-level caches and memory buses that the background may use.
+
+A control group takes one of the few class ids (CLOSIDs) of the CPU, so all
+background work is in one, and one id is left for other programs.  The group
+only has ways of the default group, in which its threads were: what another
+program keeps out of that stays its own.  Threads in groups of other programs,
+such as those of libvirt's cachetune, stay where they are.
+
+The memory bus follows the cache: of it the group gets the same share, in
+percent, where the kernel can give that to the threads of a core apart.
+Source: the kernel's Documentation/filesystems/resctrl.rst.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Mapping
+import contextlib
+import errno
+import fcntl
+import os
+from typing import NamedTuple
+
+from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers.resctrl import tree
+from scavenger_openstack import errors
+from scavenger_openstack.restore import files
+from scavenger_openstack.restore import resctrl
+from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import THE_BACKGROUND
+from scavenger_openstack.types import Value
+
+PURPOSE = 'limit how much of the last-level cache background work fills'
+
+KEY = THE_BACKGROUND, Knob.LLC_WAYS
+
+MEMBER_TICKS = 10
+"""Each so many ticks threads are searched that came to a workload from
+outside; those that its own threads start are in their group."""
+
+MOST_THREADS = 32768
+"""Of a workload that are moved: as many as are listed of one cgroup."""
+
+ROUNDS = 3
+"""Threads that are started while others are moved are moved in the next
+round."""
+
+SPARE_IDS = 1
+"""Class ids that stay free for other programs."""
+
+Masks = Mapping[str, Mapping[str, str]]
+"""By resource and by the number of a cache: a mask in hexadecimal digits, or
+a percentage."""
+
+
+class Layout(NamedTuple):
+    """What the group may have of each cache.
+
+    :ivar masks: of the default group, by resource and cache
+    :ivar least: ways that a group has at least
+    :ivar busy: ways that devices fill, too
+    :ivar bandwidth: of the default group, in percent, by cache; empty where
+        the bus is not limited
+    :ivar least_percent: of the bus
+    :ivar step_percent: of the bus
+    """
+
+    masks: Mapping[str, Mapping[str, int]]
+    least: int
+    busy: int
+    bandwidth: Mapping[str, int] = {}
+    least_percent: int = 0
+    step_percent: int = 1
+
+    @property
+    def ways(self) -> int:
+        """The ways that the default group has of each cache, at least."""
+        return min(mask.bit_count() for masks in self.masks.values()
+                   for mask in masks.values())
+
+    def schemata(self, ways: int) -> dict[str, dict[str, str]]:
+        """Return the part of a group with so many ways, by resource and
+        cache."""
+        ways = max(ways, self.least)
+        parts = {name: {cache: f'{window(mask, ways, self.busy):x}'
+                        for cache, mask in masks.items()}
+                 for name, masks in self.masks.items()}
+        if self.bandwidth:
+            parts['MB'] = {
+                cache: str(self._percent(percent * ways / self.ways, percent))
+                for cache, percent in self.bandwidth.items()}
+        return parts
+
+    def _percent(self, wanted: float, most: int) -> int:
+        steps = max(0, int(wanted - self.least_percent) // self.step_percent)
+        return min(most, self.least_percent + steps * self.step_percent)
+
+
+def window(mask: int, ways: int, busy: int) -> int:
+    """Return so many neighbouring bits of a mask, with as few of ``busy`` as
+    possible, the lowest of these; all of a mask that has no more."""
+    runs = [run for first in range(mask.bit_length())
+            if (run := (1 << ways) - 1 << first) & ~mask == 0]
+    return min(runs, key=lambda run: ((run & busy).bit_count(), run),
+               default=mask)
+
+
+class Control:
+    """Implements :class:`~.base.Knobs` for the ways of caches.
+
+    :param threads: returns those of a workload, so many at most
+    :param root_dir: where /proc and /sys are looked for
+    :ivar ways: of a cache that all together have; ``None`` where the
+        background cannot be limited to some
+    :ivar why: why it cannot, '' if it can
+    """
+
+    def __init__(self, threads: Callable[[str, int], Collection[int]],
+                 root_dir: str = '/') -> None:
+        self.executor = base.new_executor()
+        self._threads = threads
+        self._root_dir = root_dir
+        self._top = tree.mount_point(root_dir)
+        self._group = f'{self._top}/{resctrl.GROUP}'
+        self._background: frozenset[tuple[str, float]] = frozenset()
+        self._ticks = 0
+        self._stale = False
+        self._lock: int | None = None
+        self.ways: int | None = None
+        self.why = ''
+
+    def follow(self, sample: HostSample) -> None:
+        """Take note of the background; see now and then whether its part of
+        caches can be limited."""
+        background = frozenset(
+            (measured[0].id, measured[0].created_s)
+            for measured in sample.workloads
+            if measured[0].priority is Priority.BACKGROUND)
+        self._stale |= background != self._background
+        self._background = background
+        if not self._ticks % base.RESCAN_TICKS:
+            try:
+                self.ways, self.why = self._layout().ways, ''
+            except errors.Unsupported as exc:
+                self.ways, self.why = None, str(exc)
+        self._ticks += 1
+
+    def read(self, workload: str, knob: Knob,
+             state: base.KnobState | None = None) -> Value | None:
+        """Return the ways of the group; a group that an agent left without a
+        lease is no original."""
+        if state is None:
+            self._layout()
+            self._claim()
+            return None
+        try:
+            masks = _numbers(self._schemata(self._group))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as exc:
+            raise errors.DriverError(f'{self._group}: {exc}') from exc
+        return max((mask.bit_count() for name, caches in masks.items()
+                    if name.startswith('L3') for mask in caches.values()),
+                   default=None)
+
+    def restore_actions(self, workload: str, knob: Knob,
+                        state: base.KnobState | None = None
+                        ) -> list[base.RestoreAction]:
+        return [resctrl.action(self._top)]
+
+    def write(self, workload: str, knob: Knob, value: Value,
+              state: base.KnobState | None = None) -> Value | None:
+        """Make the group, set its part, and move the threads of background
+        work to it, in this order: none has a part that was not meant for it.
+        """
+        layout = self._layout()
+        try:
+            made = self._make()
+            try:
+                self._set(layout.schemata(int(value)))
+            except OSError:
+                if made:
+                    os.rmdir(self._group)
+                raise
+            self._stale = False
+            for _ in range(ROUNDS):
+                if not self._move():
+                    break
+        except OSError as exc:
+            raise errors.Denied(
+                f'cannot {PURPOSE}: {exc.strerror} ({self._group}); the '
+                f'kernel says: {self._last_status()}') from exc
+        return self.read(workload, knob, state)
+
+    def queue(self, workload: str, knob: Knob) -> str:
+        return ''
+
+    def refresh(self, held: Mapping[KnobKey, base.KnobState]
+                ) -> base.Changes:
+        """Have the limit written again where threads may have to be moved."""
+        if KEY not in held:
+            self.close()
+        due = self._stale or not self._ticks % MEMBER_TICKS
+        return base.Changes(rewrite={KEY} & held.keys() if due else ())
+
+    def notify(self, event: base.Event) -> bool:
+        return False
+
+    def close(self) -> None:
+        """Let other agents make the group."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _claim(self) -> None:
+        """Keep other agents of this host from the group, before any lease of
+        it: they would remove it with theirs.
+
+        :raises Unsupported: another one has it.
+        """
+        if self._lock is not None:
+            return
+        try:
+            # Only root can open it for writing, so no user can lock it.
+            self._lock = os.open(f'{self._top}/tasks',
+                                 os.O_WRONLY | os.O_CLOEXEC)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as exc:
+            self.close()
+            raise errors.Unsupported(
+                f'cannot {PURPOSE}: another process has locked '
+                f'{self._top}/tasks, as another agent does; let only one '
+                'agent of a host set limits') from exc
+
+    def _make(self) -> bool:
+        """Make the group; return whether it was not there."""
+        try:
+            os.mkdir(self._group)
+        except FileExistsError:
+            return False
+        return True
+
+    def _set(self, wanted: Mapping[str, Mapping[str, str]]) -> None:
+        """Set the part of the group, if it is another."""
+        now = _numbers(self._schemata(self._group))
+        lines = [f'{name}:' + ';'.join(f'{cache}={value}' for cache, value
+                                       in values.items())
+                 for name, values in wanted.items()
+                 if _numbers({name: values})[name] != now.get(name)]
+        if lines:
+            fd = os.open(f'{self._group}/schemata',
+                         os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                files.write_once(fd, '\n'.join([*lines, '']).encode())
+            finally:
+                os.close(fd)
+
+    def _move(self) -> bool:
+        """Move the threads that are not where they belong; return whether
+        there were any.
+
+        Those of the group are read first: one that is started meanwhile must
+        not be taken for one that has left the background.
+        """
+        inside = tree.tasks(self._group)
+        wanted = {thread for workload, _ in self._background
+                  for thread in self._threads(workload, MOST_THREADS)}
+        come = wanted - inside
+        come &= tree.tasks(self._top) if come else set()
+        leave = inside - wanted
+        tree.move(self._group, come, PURPOSE)
+        tree.move(self._top, leave, PURPOSE)
+        return bool(come)
+
+    def _layout(self) -> Layout:
+        """Return what can be divided now.
+
+        :raises Unsupported: nothing, and what would help.
+        """
+        if not tree.has_resctrl(self._root_dir):
+            raise errors.Unsupported(
+                f'cannot {PURPOSE}: this CPU, or its kernel, has no resctrl; '
+                + base.NO_CURE)
+        tree.check_usable(self._top, PURPOSE)
+        if os.geteuid():
+            raise tree.only_root(PURPOSE)
+        try:
+            layout = self._read_layout()
+            self._check_groups()
+        except (OSError, ValueError) as exc:
+            raise errors.Unsupported(
+                f'cannot {PURPOSE}: {self._top} is not as the kernel '
+                f'documents it: {exc}') from exc
+        return layout
+
+    def _read_layout(self) -> Layout:
+        default: Masks = {}
+        with contextlib.suppress(FileNotFoundError):
+            default = self._schemata(self._top)
+        masks = {name: {cache: int(mask, 16) for cache, mask in caches.items()}
+                 for name, caches in default.items()
+                 if name.startswith('L3')}
+        if not any(masks.values()):
+            raise errors.Unsupported(
+                f'cannot {PURPOSE}: this CPU can only measure its last-level '
+                f'cache, not divide it; {base.NO_CURE}')
+        name = next(iter(masks))
+        layout = Layout(
+            masks, least=int(self._info(name, 'min_cbm_bits')),
+            busy=int(self._info(name, 'shareable_bits'), 16))
+        if layout.ways <= layout.least:
+            raise errors.Unsupported(
+                f'cannot {PURPOSE}: the default group has {layout.ways} ways '
+                f'of it, and the CPU divides no fewer than {layout.least}; '
+                f'give it more: see {self._top}/schemata')
+        percents = {cache: int(text)
+                    for cache, text in default.get('MB', {}).items()}
+        # Other units than percent have larger numbers.
+        if not percents or max(percents.values()) > 100 \
+                or not self._by_thread():
+            return layout
+        return layout._replace(
+            bandwidth=percents,
+            least_percent=int(self._info('MB', 'min_bandwidth')),
+            step_percent=max(1, int(self._info('MB', 'bandwidth_gran'))))
+
+    def _by_thread(self) -> bool:
+        """Return whether a limit of the memory bus leaves alone what runs on
+        the other thread of a core."""
+        with contextlib.suppress(OSError):
+            if self._info('MB', 'thread_throttle_mode') == 'per-thread':
+                return True
+        with contextlib.suppress(OSError):
+            return _text(f'{self._root_dir.rstrip("/")}/sys/devices/system/'
+                         'cpu/smt/active') == '0'
+        return False
+
+    def _check_groups(self) -> None:
+        """Check that what other programs do here leaves room for a group.
+
+        :raises Unsupported: it does not, and what would help.
+        """
+        groups = tree.control_groups(self._top)
+        for group in groups:
+            if _text(f'{self._top}/{group}/cpus_list'):
+                raise errors.Unsupported(
+                    f'cannot {PURPOSE}: another program has given CPUs to its '
+                    f'group {group} in {self._top}, and background work that '
+                    'runs there has the part of that group; if nothing needs '
+                    f'it: rmdir {self._top}/{group}')
+        ids = min(int(self._info(name, 'num_closids'))
+                  for name in self._schemata(self._top))
+        free = ids - 1 - len(groups)       # one is of the default group
+        if free <= SPARE_IDS:
+            raise errors.Unsupported(
+                f'cannot {PURPOSE}: of the {ids} class ids of this CPU {free} '
+                f'would be left by the groups of other programs in '
+                f'{self._top}, and {SPARE_IDS} has to stay free for them; '
+                'remove those that nothing needs (rmdir)')
+
+    def _schemata(self, group: str) -> dict[str, dict[str, str]]:
+        return parse(_text(f'{group}/schemata'))
+
+    def _info(self, resource: str, name: str) -> str:
+        return _text(f'{self._top}/info/{resource}/{name}')
+
+    def _last_status(self) -> str:
+        with contextlib.suppress(OSError):
+            return _text(f'{self._top}/info/last_cmd_status')
+        return os.strerror(errno.EIO)
+
+
+def parse(schemata: str) -> dict[str, dict[str, str]]:
+    """Return the parts of a group, by resource and cache.
+
+    :raises ValueError: it is something else.
+    """
+    parts: dict[str, dict[str, str]] = {}
+    for line in schemata.splitlines():
+        name, _, values = line.partition(':')
+        parts[name.strip()] = {}
+        for value in filter(None, values.split(';')):
+            cache, equals, part = value.partition('=')
+            if not equals:
+                raise ValueError(f'schemata {line!r:.99}')
+            parts[name.strip()][cache.strip()] = part.strip()
+    return parts
+
+
+def _numbers(parts: Masks) -> dict[str, dict[str, int]]:
+    """Return parts as numbers, of which the kernel writes the digits in its
+    own way."""
+    return {name: {cache: int(text, 16 if name.startswith('L') else 10)
+                   for cache, text in caches.items()}
+            for name, caches in parts.items()}
+
+
+def _text(path: str) -> str:
+    with open(path) as file:
+        return file.read().strip('\n ')
