@@ -20,7 +20,9 @@ ratio.
         [--settle 60] [--boots 3] [--ways off,agent]
 
 *off*: no agent, and nothing is limited.  *agent*: the real agent protects the
-CPU; ``--settle`` is how long it has to come to its limits.  The other ways
+CPU; ``--settle`` is how long it has to come to its limits.  *buffer*: and
+keeps a CPU idle, so that all of the background's QEMU has the others, of two
+the second.  The other ways
 are set by hand on the cgroups of the background guest.  *idle*: cpu.idle.
 *weight*: the smallest weight.  *light*: a tenth of the weight.  *quota*: 0.1
 cores for all vCPUs, the emulator is free.  Two of them: ``light+quota``.
@@ -57,7 +59,7 @@ from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional import virtual_host
 from scavenger_openstack.text import columns
 
-OFF, AGENT = 'off', 'agent'
+OFF, AGENT, BUFFER = 'off', 'agent', 'buffer'
 NEW = 'new'
 FRONT, BACK = 'front', 'back'
 BOOTS = ('background', 'foreground')
@@ -75,6 +77,11 @@ CONFIG = """\
 [agent]
 protect = cpu
 {libvirt}"""
+KEEPS_A_BUFFER = """\
+[perfiso]
+mode = enforce
+buffer_cores = 1
+"""
 
 
 class Played(NamedTuple):
@@ -143,7 +150,7 @@ class Bench:
     @contextlib.contextmanager
     def way(self, way: str, settle_s: float) -> Iterator[None]:
         """Hold the background back in this way meanwhile."""
-        if way != AGENT:
+        if way not in (AGENT, BUFFER):
             self.limit(way)
             time.sleep(SETTLE_S)
             try:
@@ -155,7 +162,8 @@ class Bench:
         directory = self.host.directory / f'agent{self._agents}'
         directory.mkdir()
         with Agent(directory, CONFIG.format(
-                libvirt=libvirt_section(self.host))) as agent:
+                libvirt=libvirt_section(self.host)) + (
+                    KEEPS_A_BUFFER if way == BUFFER else '')) as agent:
             wait_until(time.monotonic() + settle_s, 'the agent settles',
                        agent)
             yield

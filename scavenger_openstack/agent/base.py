@@ -97,10 +97,11 @@ class Leaser(Protocol):
     """The actuator, as the fast loop uses it for knobs that it will write."""
 
     def hold(self, workload: str, knob: Knob,
-             theirs: frozenset[int] | None = None) -> None:
+             theirs: Mapping[int, frozenset[int]] | None = None) -> None:
         """Lease a knob, and new groups below it.
 
-        :param theirs: the CPU set that another program has set, over ours
+        :param theirs: the CPU sets that another program has set over ours,
+            by the inode of the cgroup
         """
         ...
 

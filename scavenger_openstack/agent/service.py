@@ -298,7 +298,7 @@ class Service:
         isolation, facts = self._isolation.facts(), self._driver.facts()
         log_missing(self._logged_missing, facts.missing)
         NAMES.follow(facts.instances)
-        self._tick_events.tick(tick, state, isolation.get('cpu_set'),
+        self._tick_events.tick(tick, state, isolation.get('groups', {}),
                                self._loop.actions)
         document = self._document(tick, state, isolation, facts)
         self._tick_events.add(self._profiling.follow(

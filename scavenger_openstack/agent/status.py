@@ -228,7 +228,7 @@ def _lines(document: Mapping[str, Any], now: float) -> list[str]:
                          + printable(', '.join(suspects))
                          + ' for seconds; it takes mode enforce')
     if document.get('isolation'):
-        lines.append(f'isolation  {document["isolation"]["state"]}')
+        lines += isolation_lines(document['isolation'])
     lines.append(f'cost       {100 * document["cpu_share"]:.2f} % of one CPU, '
                  f'{document["peak_rss_bytes"] / 2**20:.0f} MiB')
     counters = document['counters']
@@ -268,6 +268,20 @@ def _rest(document: Mapping[str, Any], vm_names: names.Names) -> list[str]:
     for problem in document['problems']:
         lines.append(f'problem: {problem}')
     return lines
+
+
+def isolation_lines(facts: Mapping[str, Any]) -> list[str]:
+    """Return what the fast loop does, for people: how many groups and VMs
+    move with it, and which do not.
+
+    :param facts: ``state``; ``groups`` with their CPU sets, and ``left_out``
+        with the reasons, while it runs
+    """
+    groups = facts.get('groups')
+    moved = f' (groups and VMs: {len(groups)})' if groups else ''
+    return [f'isolation  {facts["state"]}{moved}',
+            *(f'left out   {printable(name)}: {printable(why)}'
+              for name, why in facts.get('left_out', {}).items())]
 
 
 def stale_state(document: Mapping[str, Any], now: float) -> str:

@@ -204,35 +204,37 @@ class Knobs(Protocol):
 class CpuSet(Protocol):
     """The CPU set of a group, over kept descriptors, for the fast loop.
 
-    Each method may raise
+    :meth:`set` is called by the thread of the fast loop, the others by that
+    of the tick.  Each may raise
     :class:`~scavenger_openstack.errors.WorkloadGone` or
     :class:`~scavenger_openstack.errors.DriverError`.
     """
 
     def set(self, cpus: frozenset[int]) -> None:
-        """Let the group, and all below it, run on these CPUs."""
+        """Let the group, and all below it, run on these CPUs; not where
+        another program has written since, and no lease has that yet."""
         ...
 
-    def foreign(self) -> frozenset[int] | None:
-        """Return the set of another program since the last call, ``None`` for
-        none."""
+    def foreign(self) -> Mapping[int, frozenset[int]]:
+        """Return the sets that other programs have written over ours since the
+        last call, by the inode of the cgroup."""
         ...
 
-    def refresh(self) -> None:
-        """Take over groups that came or went below."""
+    def refresh(self, leased: Sequence[RestoreAction]) -> bool:
+        """Take over groups that came or went below, and a lease.
+
+        :param leased: its actions, with what :meth:`foreign` returned
+        :return: whether there is something to set, though the CPUs stay
+        """
         ...
 
 
 class CpuSets(Protocol):
     """The CPU sets that the fast loop may move."""
 
-    def slow_cpu_set(self, group: str) -> bool:
-        """Return whether only the slow loop writes the CPU set of a group."""
-        ...
-
     def fast_cpu_set(self, group: str) -> CpuSet:
-        """Return the CPU set of any other group, to be moved quickly by the
-        caller, which has its lease.
+        """Return the CPU set of a group, to be moved quickly by the caller,
+        which has its lease.
 
         :raises Unsupported: it cannot be limited.
         :raises DriverError: it cannot be opened.

@@ -19,7 +19,6 @@ from scavenger_openstack.conf import host as conf_host
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import calls
 from scavenger_openstack.drivers.cgroup import cgroups
-from scavenger_openstack.drivers.cgroup import cpuset_tree
 from scavenger_openstack.drivers.delay import accounting
 from scavenger_openstack.drivers.direct import cache
 from scavenger_openstack.drivers.direct import cpu
@@ -280,12 +279,9 @@ class Host:
     def kill(self, workload: str) -> int:
         return self._cgroups.kill(workload)
 
-    def slow_cpu_set(self, group: str) -> bool:
-        """Return whether a group's CPU set may be many cgroups: a VM's."""
-        return _is_domain(group)
-
-    def fast_cpu_set(self, group: str) -> cpuset_tree.FastCpuSet:
-        return self._cgroups.fast_cpu_set(group)
+    def fast_cpu_set(self, group: str) -> base.CpuSet:
+        return (self._cgroups if self._domains is None or _is_cgroup(group)
+                else self._domains).fast_cpu_set(group)
 
     def close(self) -> None:
         for part in (*self._evidence, self._llc):

@@ -11,6 +11,7 @@ the knob as it is ``now``, and returns those that the lease should have.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Sequence
 import math
 import os
@@ -184,15 +185,31 @@ def changed_below(actions: Sequence[RestoreAction],
         if texts.get(name, action.get('text')) != action.get('text')]
 
 
-def within(actions: Sequence[RestoreAction], text: str) -> list[RestoreAction]:
-    """Return the CPU sets to restore after another program set the first to
-    ``text``: those below cannot have more CPUs.
+def within(actions: Sequence[RestoreAction],
+           theirs: Mapping[int, frozenset[int]]) -> list[RestoreAction]:
+    """Return the CPU sets to restore after another program set some of them:
+    those below cannot have more CPUs.
+
+    :param theirs: what it set, by the inode of the cgroup
     """
-    theirs = parse_cpus(text)
-    below = [{**action, 'text': format_cpus(parse_cpus(action['text']) & theirs
-                                            or theirs)}
-             for action in actions[1:]]
-    return [{**actions[0], 'text': text}, *below]
+    above = {f'{action["dir"]}/': theirs[action['inode']]
+             for action in actions if action['inode'] in theirs}
+    after = []
+    for action in actions:
+        text = action['text']
+        for directory, cpus in above.items():
+            if f'{action["dir"]}/' == directory:
+                text = format_cpus(cpus)
+            elif action['dir'].startswith(directory):
+                text = format_cpus(parse_cpus(text) & cpus or cpus)
+        after.append({**action, 'text': text})
+    return after
+
+
+def cpus_of(actions: Sequence[RestoreAction]) -> frozenset[int]:
+    """Return the CPUs of all sets that the actions restore."""
+    return frozenset().union(*(parse_cpus(action['text'])
+                               for action in actions))
 
 
 def after_drift(actions: Sequence[RestoreAction],

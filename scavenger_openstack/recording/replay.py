@@ -165,9 +165,6 @@ class Replay(StillHost):
     def kill(self, workload: str) -> int:
         raise self._unsupported(workload)
 
-    def slow_cpu_set(self, group: str) -> bool:
-        return False
-
     def fast_cpu_set(self, group: str) -> base.CpuSet:
         raise self._unsupported(group)
 

@@ -196,10 +196,6 @@ class Simulator(StillHost):
         self.kills.append((self.now, workload))
         return 1
 
-    def slow_cpu_set(self, group: str) -> bool:
-        """The laboratory moves it by itself."""
-        return True
-
     def fast_cpu_set(self, group: str) -> base.CpuSet:
         raise errors.Unsupported(f'{group}: a simulated CPU set moves by '
                                  'itself')

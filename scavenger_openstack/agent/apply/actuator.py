@@ -277,11 +277,11 @@ class Actuator:
         return outcome
 
     def hold(self, workload: str, knob: Knob,
-             theirs: frozenset[int] | None = None) -> None:
+             theirs: Mapping[int, frozenset[int]] | None = None) -> None:
         """Lease a knob before it is first written, and groups born below.
 
-        :param theirs: the CPU set that another program has set over that of
-            the fast loop: it will be restored
+        :param theirs: the CPU sets that another program has set over those
+            of the fast loop, by inode: they will be restored
         :raises LeaseError: no durable record, or no watcher to restore it
         :raises DriverError: the knob cannot be read
         """
@@ -291,11 +291,13 @@ class Actuator:
         self._leases.wrote(*key, None)
         state = self._lease(key)
         if theirs:
-            text = format_cpus(theirs)
-            self._leases.replace(*key, originals.within(
-                state.original.actions, text), text)
+            actions = originals.within(state.original.actions, theirs)
+            self._leases.replace(*key, actions, format_cpus(
+                originals.cpus_of(actions)))
             LOG.warning('%s %s: another program set it to %s, which will be '
-                        'restored', *key, amounts.of_knob(knob, text))
+                        'restored', *key, ' and '.join(sorted({
+                            amounts.of_knob(knob, format_cpus(cpus))
+                            for cpus in theirs.values()})))
 
     def _lease(self, key: KnobKey) -> base.KnobState:
         """Return the state of a knob that may be written now."""

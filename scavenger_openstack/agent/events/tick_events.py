@@ -120,11 +120,11 @@ class TickEvents:
         self.add([agent_event(self._wall_s(), 'started', modes,
                               os.getpid())])
 
-    def tick(self, tick: Tick, state: str, cpu_set: str | None,
+    def tick(self, tick: Tick, state: str, cpu_sets: Mapping[str, str],
              kills: Iterable[tuple[float, Action, int]]) -> None:
         """Record the changes since the last tick.
 
-        :param cpu_set: the CPU set of the fast loop
+        :param cpu_sets: those that the fast loop has written, by group
         :param kills: of the last ticks, with the time of each
         """
         wall_s = self._wall_s()
@@ -140,7 +140,7 @@ class TickEvents:
             self._actuator.in_force,
             [(group, knob) for group, knob in held if knob is Knob.CPU_SET
              and self._isolation.owns((group, knob))],
-            perfiso.Controller.name, cpu_set)
+            perfiso.Controller.name, cpu_sets)
         # A recording that is played has a clock of its own.
         now = tick.time_s if tick.sample is None else tick.sample.time_s
         events += of_tick(
@@ -257,18 +257,17 @@ def of_tick(tracker: Tracker, now: float, wall_time_s: float,
 
 
 def limits_in(in_force: Mapping[KnobKey, Cap], held: Sequence[KnobKey],
-              owner: str, cpu_set: str | None) -> dict[KnobKey, Cap]:
+              owner: str, cpu_sets: Mapping[str, str]
+              ) -> dict[KnobKey, Cap]:
     """Return the limits of the slow loop and, where that has none, the CPU
     sets of the fast loop.
 
     :param held: the keys of the CPU sets that the fast loop writes
-    :param cpu_set: the set that it wrote last, ``None`` before the first
+    :param cpu_sets: those that it wrote last, by group
     """
-    if not held or cpu_set is None:
-        return dict(in_force)
-    return {**{key: Cap(*key, cpu_set, owner,
+    return {**{key: Cap(*key, cpu_sets[key[0]], owner,
                         'the fast loop keeps CPUs idle for the foreground')
-               for key in held}, **in_force}
+               for key in held if key[0] in cpu_sets}, **in_force}
 
 
 def answered_by(cap: Cap, incidents: Mapping[tuple[str, str], Incident]

@@ -9,7 +9,7 @@ This module starts and stops the fast loop and keeps its leases.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import logging
@@ -20,6 +20,7 @@ from oslo_log import log
 from scavenger_openstack.agent.base import Leaser
 from scavenger_openstack.agent.base import Leases
 from scavenger_openstack.agent.isolation import fast_loop
+from scavenger_openstack.agent.isolation import group_sets
 from scavenger_openstack.agent.isolation import preview
 from scavenger_openstack.algorithms import back_off
 from scavenger_openstack.algorithms.perfiso import perfiso
@@ -41,7 +42,13 @@ long, then after twice as long each time."""
 WRITE_RETRY_S, LONGEST_WRITE_RETRY_S = 0.5, 30.0
 """The same where it takes no CPU set, which may pass at any time."""
 
-ONLY_VMS = 'off: all background work is in VMs, which are left out'
+
+def pins_of_vms(workloads: Iterable[types.WorkloadRates]
+                ) -> dict[str, frozenset[int]]:
+    """Return the CPUs that others have pinned each VM to, by its group."""
+    return {rated.workload.group or rated.workload.id:
+            rated.workload.allowed_cpus for rated in workloads
+            if rated.workload.instance and rated.workload.allowed_cpus}
 
 
 class BlindIsolation:
@@ -49,14 +56,13 @@ class BlindIsolation:
 
     def __init__(self, driver: base.CpuSets, leases: Leases,
                  params: perfiso.Params, mode: types.Mode) -> None:
-        self._driver = driver
         self._leases = leases
         self.params = params
         self.mode = mode
         self.exempt: frozenset[str] = frozenset()
         """Groups that are left alone."""
         self._fast: fast_loop.FastLoop | None = None
-        self._sets: dict[str, base.CpuSet] = {}
+        self._sets = group_sets.GroupSets(driver, leases)
         self._topology: Mapping[int, types.Cpu] = {}
         self._preview = preview.Preview(params)
         self._observing = False
@@ -74,8 +80,8 @@ class BlindIsolation:
 
     def owns(self, key: types.KnobKey) -> bool:
         """Whether the fast loop is the one writer of this knob."""
-        return (key[1] is types.Knob.CPU_SET and key[0] in self._sets
-                and self._fast is not None)
+        return (key[1] is types.Knob.CPU_SET and self._fast is not None
+                and key[0] in self._sets.groups)
 
     def follow(self, wishes: Sequence[types.Cap], rates: types.Rates,
                held_back: bool, leaser: Leaser) -> settle.FastLoopState:
@@ -86,7 +92,7 @@ class BlindIsolation:
     def _does(self, floors: tuple[types.Cap, ...] = ()
               ) -> settle.FastLoopState:
         return (settle.NO_FAST_LOOP if self._fast is None
-                else settle.FastLoopState(tuple(self._sets), floors))
+                else settle.FastLoopState(self._sets.groups, floors))
 
     def _turn(self, wishes: Sequence[types.Cap], rates: types.Rates,
               held_back: bool, leaser: Leaser) -> bool:
@@ -101,12 +107,10 @@ class BlindIsolation:
                       f'off: buffer_cores is 0 on {len(cpus)} CPUs, '
                       'cpu.idle is used instead')
             return False
-        background = scavenger.groups(
+        groups = [group for group in scavenger.groups(
             rated for rated in rates.workloads
             if rated.workload.priority is types.Priority.BACKGROUND)
-        groups = [group for group in background
-                  if not self._driver.slow_cpu_set(group)
-                  and group not in self.exempt]
+            if group not in self.exempt]
         enforce = self.mode is types.Mode.ENFORCE and not held_back
         problem = self._problem()
         failed = self._fast is not None and bool(self._fast.problem)
@@ -114,9 +118,7 @@ class BlindIsolation:
             self._failing = False
             self._wait_s = self._retry_s = 0.0
         if not groups or problem or rates.time_s < self._retry_s:
-            self.stop(problem or ('' if groups else ONLY_VMS if background
-                      and all(map(self._driver.slow_cpu_set, background))
-                      else 'off'))
+            self.stop(problem or ('' if groups else 'off'))
             if failed and self._fast is None:
                 self._failing = True
                 self._rest(rates.time_s, WRITE_RETRY_S, LONGEST_WRITE_RETRY_S)
@@ -128,15 +130,21 @@ class BlindIsolation:
             if cap.knob is types.Knob.CPU_SET and cap.workload in groups:
                 allowed &= types.parse_cpus(str(cap.value))
         try:
-            self._lease(groups if enforce else (), leaser)
-            allowed = self._within_originals(allowed,
-                                             frozenset(rates.topology))
+            if not allowed:
+                raise errors.DriverError(group_sets.NO_CPU_LEFT)
+            due = False
+            if enforce:
+                vm_pins = pins_of_vms(rates.workloads)
+                due = self._sets.lease(groups, vm_pins, allowed, leaser)
+                allowed, is_new = self._sets.confine(allowed, vm_pins,
+                                                     rates.topology)
+                due |= is_new
             bounds = perfiso.bounds(allowed, pins.shared or allowed,
                                     buffer_cores, rates.topology)
             if not enforce:
                 self._observe(rates, bounds)
                 return False
-            self._start(bounds, rates.topology, rates.time_s)
+            self._start(bounds, rates.topology, rates.time_s, due)
         except errors.ScavengerError as exc:
             self.stop(f'off: {exc}')
             return False
@@ -168,7 +176,7 @@ class BlindIsolation:
             state = state or 'off'
         if state:
             self._log(state)
-        self._sets = {}
+        self._sets.clear()
         return settle.NO_FAST_LOOP
 
     def facts(self) -> dict[str, Any]:
@@ -177,7 +185,8 @@ class BlindIsolation:
         if self._observing:
             document.update(self._preview.facts())
         if self._fast is not None:
-            document.update(self._fast.facts())
+            document.update(self._fast.facts(),
+                            **self._sets.facts(self._fast.cpus))
         return document
 
     def _floors(self, rates: types.Rates) -> tuple[types.Cap, ...]:
@@ -193,41 +202,8 @@ class BlindIsolation:
             return 'off: ' + self._fast.problem
         return 'off: a write of a CPU set hangs' if self._fast.stopping else ''
 
-    def _lease(self, groups: Collection[str], leaser: Leaser) -> None:
-        """Hold the CPU set of each group, also of those born below it."""
-        if set(self._sets) != set(groups):
-            self.stop()
-            if self._fast is not None:
-                raise errors.DriverError('a write of a CPU set hangs')
-        for group in groups:
-            # Asked first: to hold is to look, and then it is known.
-            leaser.hold(group, types.Knob.CPU_SET, self._sets[group].foreign()
-                        if group in self._sets else None)
-        if set(self._sets) != set(groups):
-            self._sets = {group: self._driver.fast_cpu_set(group)
-                          for group in groups}
-        for fast_set in self._sets.values():
-            fast_set.refresh()
-
-    def _within_originals(self, allowed: frozenset[int],
-                          online: frozenset[int]) -> frozenset[int]:
-        held = self._leases.held()
-        for group in self._sets:
-            state = held.get((group, types.Knob.CPU_SET))
-            text = state and state.original.value
-            # A set with no CPU online limits nothing: the kernel, too, lets
-            # the group run on those of its parent.
-            own = types.parse_cpus(str(text or '')) & online
-            if own:
-                allowed &= own
-        if not allowed:
-            raise errors.DriverError(
-                'no CPU is left for the background: its own CPU sets and '
-                'those of pinned foreground workloads do not overlap')
-        return allowed
-
     def _start(self, bounds: perfiso.Bounds, topology: Mapping[int, types.Cpu],
-               now: float) -> None:
+               now: float, due: bool) -> None:
         current = bounds.allowed
         if self._fast is not None:
             self._wait_s = 0.0      # it has turned since the last tick
@@ -235,7 +211,7 @@ class BlindIsolation:
                 self._failing = False
                 LOG.info('blind isolation: %s', self._state)
             if topology is self._topology or topology == self._topology:
-                if bounds != self._fast.bounds:
+                if due or bounds != self._fast.bounds:
                     self._fast.bounds = bounds
                 return
             # CPUs came or went: another buffer, other cores and caches.
@@ -243,26 +219,11 @@ class BlindIsolation:
             self._fast.stop()
             self._fast = None
         self._topology = topology
-        sets = dict(self._sets)
-
-        def write(cpus: frozenset[int]) -> None:
-            problem = None
-            for group, fast_set in sets.items():
-                try:
-                    with self._leases.writing(group, types.Knob.CPU_SET):
-                        fast_set.set(cpus)
-                except errors.WorkloadGone:
-                    continue    # the next tick forgets it
-                except errors.DriverError as exc:
-                    problem = exc
-            if problem is not None:
-                raise problem
-
         self._fast = fast_loop.FastLoop(
             self._running(now),
             perfiso.Controller(
                 self.params, topology=topology, current=current),
-            write, self._leases.check, bounds,
+            self._sets.write, self._leases.check, bounds,
             self.params.poll_interval_ms / 1000, quiet=self._failing)
         try:
             self._fast.start()

@@ -119,7 +119,8 @@ class FastLoop:
 
     @property
     def bounds(self) -> perfiso.Bounds:
-        """What it may do; may be replaced at any time."""
+        """What it may do; may be replaced at any time, and then the set is
+        written, too."""
         return self._bounds
 
     @bounds.setter
@@ -214,7 +215,7 @@ class FastLoop:
         step, idle_count = self._step, self._running.idle_count
         read_online = self._running.refresh
         before: frozenset[int] | None = None
-        beside: frozenset[int] = frozenset()
+        bounds_before: perfiso.Bounds | None = None
         before_s = due_s = clock()
         again_s = look_s = due_s
         while not self._stop:
@@ -236,10 +237,10 @@ class FastLoop:
             bounds = self._bounds
             cpus = step(now, idle_count(bounds.watched), bounds.allowed,
                         buffer=bounds.buffer, least=int(not bounds.beside))
-            if (cpus is not before or bounds.beside is not beside
+            if (cpus is not before or bounds is not bounds_before
                     or now >= again_s):
                 self._write(cpus | bounds.beside)
-                before, beside = cpus, bounds.beside
+                before, bounds_before = cpus, bounds
                 again_s = now + RETRY_S
 
     def _write(self, cpus: frozenset[int]) -> None:

@@ -39,8 +39,8 @@ class Params:
 
     buffer_cores: int = dataclasses.field(default=-1, metadata={
         'help': 'CPUs kept idle for the foreground and free of background '
-                'containers. Background VMs may still run on them. More '
-                'absorb bigger bursts and leave less to background work. '
+                'containers and VMs. More absorb bigger bursts and leave '
+                'less to background work. '
                 '-1 takes a sixth of the CPUs, and 0 on hosts with fewer '
                 'than 8; 0 turns the fast loop off.',
         'min': -1, 'max': 4096,

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
@@ -14,6 +15,8 @@ from scavenger_openstack.types import parse_cpus
 
 LOG = logging.getLogger(__name__)
 
+_parse = functools.lru_cache(maxsize=4096)(parse_cpus)
+
 
 def read_cpus(directory: CgroupDirectory, file: str = cpuset.FILE
               ) -> frozenset[int]:
@@ -23,7 +26,7 @@ def read_cpus(directory: CgroupDirectory, file: str = cpuset.FILE
     """
     text = directory.read(file)
     try:
-        return parse_cpus(text)
+        return _parse(text)
     except ValueError as exc:
         raise errors.DriverError(f'{directory.path}/{file} holds '
                                  f'{text[:40]!r}, not a CPU list') from exc

@@ -379,7 +379,7 @@ class Cgroups:
                 self._opened.directory(workload, 'cpuset').check_leased(
                     original)
                 self._allotments.about_to_narrow(workload)
-                self._opened.cpu_set(workload).set(_cpus(value))
+                self._opened.cpu_set(workload).write(_cpus(value))
             else:
                 rule = self._rule(knob)
                 directory = self._opened.directory(workload, rule.controller)
@@ -422,10 +422,6 @@ class Cgroups:
                 self._opened.forget_pods(event.workload)
         return False
 
-    def slow_cpu_set(self, group: str) -> bool:
-        """See :class:`scavenger_openstack.drivers.base.CpuSets`."""
-        return False
-
     def fast_cpu_set(self, group: str) -> FastCpuSet:
         """The quick way to move a group's CPU set; the caller has its lease.
 
@@ -433,7 +429,9 @@ class Cgroups:
         """
         self._parents.check_writable(group)
         self._allotments.about_to_narrow(group)
-        return self._opened.cpu_set(group)
+        cpu_set = self._opened.cpu_set(group)
+        cpu_set.begin()
+        return cpu_set
 
     def kill(self, workload: str) -> int:
         """End all processes of a workload; return how many.

@@ -120,6 +120,7 @@ class FastCpuSet:
         self._root_dir = root_dir
         self._attributed = False         # whose writes those below are
         self._taken = _NONE         # out of our last set, by the kernel
+        self._theirs = self._reported = _NONE   # sets of other programs
         self._written: list[tuple[_Node, frozenset[int]]] = []
         self._root = _Node(directory, None)
         self._order = [self._root]
@@ -139,21 +140,45 @@ class FastCpuSet:
         except OSError:
             return False
 
-    def refresh(self) -> None:
+    def begin(self) -> None:
+        """Take what the cgroup holds now for what it held before us."""
+        with self._lock:
+            self._root.target = self._theirs = self._reported = _NONE
+
+    def refresh(self, leased: Sequence[base.RestoreAction] = ()) -> bool:
         """Take in what others did: cgroups made, removed, or written to.
 
+        The set that :meth:`foreign` returned last is in the lease now.
+
+        :param leased: the actions of the lease
+        :return: whether the next :meth:`set` has something to write, though
+            its CPUs are those of the last
         :raises WorkloadGone: the cgroup itself is gone.
         :raises DriverError: it cannot be read.
         """
         with self._lock:
             self._refresh()
+        return self.leased()
+
+    def leased(self) -> bool:
+        """Note that the lease has what :meth:`foreign` returned last.
+
+        :return: whether the next :meth:`set` has something to write, though
+            its CPUs are those of the last
+        """
+        with self._lock:
+            self._reported = _NONE
+            return self._root.now != self._root.target != _NONE
 
     def _refresh(self, again: bool = True) -> None:
         order, gone = [self._root], False
         try:
             for node in order:  # grows while it is walked, parents first
                 try:
-                    node.refresh(self._root_dir)
+                    if node.parent is None:
+                        self._read()
+                    else:
+                        node.refresh(self._root_dir)
                     if node.directory.version == 1:
                         group_count = max(len(order), len(self._order))
                         node.look_below(MOST + 1 - group_count
@@ -175,18 +200,20 @@ class FastCpuSet:
         # Those that vanished meanwhile have no set and are skipped.
         self._order = order
 
-    def foreign(self) -> frozenset[int] | None:
-        """Return what another program wrote over our last set, ``None`` if
-        none.
+    def foreign(self) -> dict[int, frozenset[int]]:
+        """Return what another program wrote over our last set, by the inode
+        of the cgroup.
+
+        It is returned, and nothing is set, until :meth:`refresh`.
 
         :raises DriverError: it cannot be read.
         """
         with self._lock:
-            before, target = self._root.now, self._root.target
-            now = self._read_set()
-            if now == target or target == _NONE or before == now:
-                return None
-            return now if before in (target, target - self._taken) else None
+            self._read()
+            self._reported, self._theirs = (self._theirs or self._reported,
+                                            _NONE)
+            return ({self._root.directory.inode: self._reported}
+                    if self._reported else {})
 
     def read(self) -> frozenset[int]:
         """The set of the group, with what the kernel took out of ours.
@@ -194,29 +221,49 @@ class FastCpuSet:
         :raises DriverError: it cannot be read.
         """
         with self._lock:
-            return self._read_set()
+            return self._read()
 
-    def _read_set(self) -> frozenset[int]:
+    def _read(self) -> frozenset[int]:
         """Return what the group holds, or our last set if the kernel has taken
-        CPUs out of that and nothing else has happened to it."""
+        CPUs out of that and nothing else has happened to it.
+
+        What another program has written over our last set is remembered.
+        """
         root = self._root
-        now = available_cpus.read_cpus(root.directory)
-        missing = root.target - now
-        if not missing or root.directory.version != 1 or now - root.target:
+        before, target = root.now, root.target
+        now = root.now = available_cpus.read_cpus(root.directory)
+        if not target or now == target:
             return now
-        online = online_cpus.read(self._root_dir)
-        self._taken |= missing - online if online else _NONE
-        if not missing <= self._taken:
-            return now
-        root.now = now      # so that the next set is written
-        return root.target
+        if (missing := target - now) and now <= target \
+                and root.directory.version == 1:
+            online = online_cpus.read(self._root_dir)
+            self._taken |= missing - online if online else _NONE
+            if missing <= self._taken:
+                return target
+        if now != before:
+            self._theirs = now
+        return now
 
     def set(self, cpus: frozenset[int]) -> None:
         """Let the subtree run on ``cpus`` only; quick when it already does.
 
+        Over the set of another program nothing is written before
+        :meth:`foreign` and :meth:`refresh`: the lease has to have it first.
+
         :raises WorkloadGone: the cgroup itself is gone.
         :raises DriverError: the kernel does not take the set.
         """
+        self._set(cpus, beware=True)
+
+    def write(self, cpus: frozenset[int]) -> None:
+        """Set the CPUs of the subtree, whatever it holds now.
+
+        :raises WorkloadGone: the cgroup itself is gone.
+        :raises DriverError: the kernel does not take the set.
+        """
+        self._set(cpus, beware=False)
+
+    def _set(self, cpus: frozenset[int], beware: bool) -> None:
         if not cpus:
             raise errors.DriverError(
                 f'{self._root.directory.path}: an empty CPU set was asked '
@@ -226,6 +273,10 @@ class FastCpuSet:
                 cpus = available_cpus.obtainable(self._root.directory, cpus)
             if cpus == self._root.now == self._root.target:
                 return
+            if beware:
+                self._read()
+                if self._theirs or self._reported:
+                    return
             if any(not node.now or node.directory.links() != node.links
                    for node in self._order
                    if node.directory.version == 1):

@@ -39,6 +39,7 @@ from scavenger_openstack.drivers.libvirt.tracked import Allowed
 from scavenger_openstack.drivers.libvirt.tracked import TrackedDomain
 from scavenger_openstack.drivers.libvirt import xml
 from scavenger_openstack.drivers.qemu import counters as domain_counters
+from scavenger_openstack.drivers.qemu import cpuset
 from scavenger_openstack.drivers.qemu import domain_cgroup
 from scavenger_openstack.drivers.qemu import process
 from scavenger_openstack import errors
@@ -300,11 +301,7 @@ class Domains:
         :raises WorkloadGone: also when the domain was started again since
             :meth:`restore_actions` described this knob.
         """
-        snapshot = self._snapshot(workload)
-        if self._allowed.workload(snapshot).priority is Priority.FOREGROUND:
-            raise errors.Unsupported(
-                f'domain {snapshot.domain.name} is foreground: it is never '
-                'limited')
+        snapshot = self._background(workload)
         if knob in file_knobs.KNOBS:
             return self._files(workload, knob).write(value, state)
         rule = domain_knobs.rule(knob)
@@ -342,6 +339,14 @@ class Domains:
         if knob is Knob.MEMORY_BYTES:       # where its balloon goes to
             return int(wanted['balloon_kib']) * domain_knobs.BYTES_PER_KIB
         return self.read(workload, knob, state)
+
+    def fast_cpu_set(self, uuid: str) -> base.CpuSet:
+        """See :meth:`.base.CpuSets.fast_cpu_set`."""
+        self._background(uuid)
+        cpu_set = self._files(uuid, Knob.CPU_SET)
+        assert isinstance(cpu_set, cpuset.CpuSet)
+        cpu_set.begin()
+        return cpu_set
 
     def refresh(self, held: Mapping[KnobKey, base.KnobState]
                 ) -> base.Changes:
@@ -442,6 +447,18 @@ class Domains:
         snapshot = self._cache.snapshots.get(uuid)
         if snapshot is None:
             raise errors.WorkloadGone(f'domain {uuid} does not run here')
+        return snapshot
+
+    def _background(self, uuid: str) -> Snapshot:
+        """Return what is known of a domain that may be limited.
+
+        :raises Unsupported: it is foreground.
+        """
+        snapshot = self._snapshot(uuid)
+        if self._allowed.workload(snapshot).priority is Priority.FOREGROUND:
+            raise errors.Unsupported(
+                f'domain {snapshot.domain.name} is foreground: it is never '
+                'limited')
         return snapshot
 
     def _refresh(self, uuid: str, handle: domain_handle.Handle) -> Snapshot:

@@ -15,6 +15,8 @@ threads is set, and that of their parent is not.
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
 import contextlib
 from typing import NamedTuple
 from typing import TypeVar
@@ -66,6 +68,10 @@ class CpuSet:
         self._no_cpus = format_cpus(online_cpus.possible(root_dir))
         self._directory = self._open(path)
         self._parts: dict[str, _Part] = {}
+        self._leased: Sequence[base.RestoreAction] = ()
+        self._own: Mapping[int, frozenset[int]] = {}
+        self._moved: tuple[tuple[cpuset_tree.FastCpuSet, frozenset[int]],
+                           ...] = ()
         self.allowed: frozenset[int] | None = None
         self._links = self._written = -1
         if self._version == 2:
@@ -103,17 +109,72 @@ class CpuSet:
 
         def write(part: _Part) -> None:
             part.cpus.refresh()
-            part.cpus.set(own.get(part.directory.inode, cpus) & cpus or cpus)
+            part.cpus.write(own.get(part.directory.inode, cpus) & cpus or cpus)
 
         try:
             self._each(write)
         except errors.DriverError:
             for part, old_cpus in before:
                 with contextlib.suppress(errors.DriverError):
-                    part.cpus.set(old_cpus)
+                    part.cpus.write(old_cpus)
             raise
         self._written = self._links
         return self.read()
+
+    # --- for the fast loop
+
+    def begin(self) -> None:
+        """Take the sets of this moment for those before us."""
+        self._moved = ()
+        for part in self._parts.values():
+            part.cpus.begin()
+
+    def foreign(self) -> Mapping[int, frozenset[int]]:
+        """See :class:`scavenger_openstack.drivers.base.CpuSet`."""
+        theirs: dict[int, frozenset[int]] = {}
+        for sets in self._each(lambda part: part.cpus.foreign()):
+            theirs.update(sets)
+        return theirs
+
+    def refresh(self, leased: Sequence[base.RestoreAction]) -> bool:
+        """See :class:`scavenger_openstack.drivers.base.CpuSet`.
+
+        A part that is not in the lease yet is not set.
+        """
+        self._find_parts()
+        if leased is not self._leased:
+            self._leased = leased
+            self._own = {action['inode']: parse_cpus(action['text'])
+                         for action in leased}
+        own, before = self._own, self._moved
+        due = self._each(lambda part: part.cpus.leased())
+        # vCPUs first: they are what keeps CPUs busy.
+        self._moved = tuple(
+            (part.cpus, own[part.directory.inode])
+            for _, part in sorted(self._parts.items(), reverse=True)
+            if part.directory.inode in own)
+        return any(due) or self._moved != before
+
+    def set(self, cpus: frozenset[int]) -> None:
+        """See :class:`scavenger_openstack.drivers.base.CpuSet`.
+
+        Each part keeps within its set in the lease, unless no CPU would be
+        left.  One that is refused keeps no other from being set.
+        """
+        problem, gone = None, True
+        for part, own in self._moved:
+            try:
+                part.set(own & cpus or cpus)
+            except errors.WorkloadGone:
+                continue
+            except errors.DriverError as exc:
+                problem = exc
+            gone = False
+        if problem is not None:
+            raise problem
+        if gone:
+            raise errors.WorkloadGone(
+                f'{self._directory.path}: its cgroups are gone')
 
     def changed(self) -> bool:
         """Return whether parts came or went since it was written."""

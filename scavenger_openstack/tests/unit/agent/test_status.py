@@ -186,6 +186,15 @@ class TableTest(testtools.TestCase):
                       'in force', text)
         self.assertIn('history    f: disk full', text)
 
+    def test_who_moves_with_the_fast_loop(self) -> None:
+        text = self.said(isolation={
+            'state': 'running on CPUs 2-7', 'left_out': {'/b': 'no set'},
+            'groups': {'/a': '2-7', '/c': '3'}})
+        self.assertIn('isolation  running on CPUs 2-7 (groups and VMs: 2)\n'
+                      'left out   /b: no set\n', text)
+        self.assertIn('isolation  off\n',
+                      self.said(isolation={'state': 'off'}))
+
     def test_amounts_have_the_units_that_people_read(self) -> None:
         text = self.said(unmet_bytes={'/batch/a': 64 * 2 ** 20}, caps=[
             there_and_back(Cap('/batch/a', knob, value, 'scavenger', 'why'))

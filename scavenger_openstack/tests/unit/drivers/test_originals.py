@@ -89,10 +89,18 @@ class Within(testtools.TestCase):
     def test_what_is_below_shrinks_too(self) -> None:
         found = originals.within(
             [cpus('0-3'), cpus('2-3', '/m/a/b', 8), cpus('0', '/m/a/c', 9)],
-            '1-2')
+            {7: frozenset((1, 2))})
         self.assertEqual(['1-2', '2', '1-2'],
                          [step['text'] for step in found])
         self.assertEqual([7, 8, 9], [step['inode'] for step in found])
+
+    def test_the_parts_of_a_vm(self) -> None:
+        """One is pinned: the others keep what they had."""
+        found = originals.within(
+            [cpus('0-3', '/m/vcpu0', 7), cpus('0-3', '/m/vcpu1', 8)],
+            {8: frozenset((5,))})
+        self.assertEqual(['0-3', '5'], [step['text'] for step in found])
+        self.assertEqual({0, 1, 2, 3, 5}, originals.cpus_of(found))
 
 
 class AfterDrift(testtools.TestCase):

@@ -12,6 +12,7 @@ import testtools
 
 from scavenger_openstack.agent.apply import actuator
 from scavenger_openstack.agent.lease import leases
+from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
 from scavenger_openstack.tests.unit import cpusets
 from scavenger_openstack.types import Cap
@@ -43,12 +44,13 @@ class TreeTest(testtools.TestCase):
         self.addCleanup(self.leases.close)
         self.actuator = actuator.Actuator(self.driver, self.leases, 1.0)
 
-    def fast(self, *cpus: int) -> None:
+    def fast(self, *cpus: int) -> base.CpuSet:
         """What a tick does and then the fast loop."""
         self.actuator.hold(*KEY)
         fast = self.driver.fast_cpu_set(BATCH)
         fast.refresh()
         fast.set(frozenset(cpus))
+        return fast
 
     def slow(self, *cpus: int) -> None:
         """A tick without the fast loop."""
@@ -82,12 +84,15 @@ class TreeTest(testtools.TestCase):
         self.assertEqual([ALL, {2}, {2}, ALL], self.remove())
 
     def test_the_group_itself(self) -> None:
-        self.fast(0, 1, 2, 3)
+        fast = self.fast(0, 1, 2, 3)
         for path in (DEEP, A, B, BATCH):
             self.another(path, {1, 2})
-        fast = self.driver.fast_cpu_set(BATCH)
-        self.actuator.hold(*KEY, fast.foreign())
-        fast.refresh()
+        for _ in range(2):      # not before the lease has it
+            fast.set(frozenset((1,)))
+            self.assertEqual({1, 2}, self.host.set_of(BATCH))
+            theirs = fast.foreign()
+        self.actuator.hold(*KEY, theirs)
+        fast.refresh(self.leases.held()[KEY].original.actions)
         fast.set(frozenset((1,)))
         self.assertEqual('1-2', self.leases.held()[KEY].original.value)
         self.assertIn('set it to CPUs 1-2, which will be', self.log.output)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 import contextlib
 import pathlib
 import threading
@@ -31,7 +32,6 @@ from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
-from scavenger_openstack.types import Value
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadRates
 
@@ -71,27 +71,30 @@ class Group:
     def set(self, cpus: frozenset[int]) -> None:
         self.written.append(cpus)
 
-    def foreign(self) -> frozenset[int] | None:
-        return None
+    def foreign(self) -> dict[int, frozenset[int]]:
+        return {}
 
-    def refresh(self) -> None:
-        pass
+    def refresh(self, leased: Sequence[base.RestoreAction]) -> bool:
+        return False
 
 
 class Host:
-    """Driver, leases and actuator at once: what isolation asks of them."""
+    """Driver, leases and actuator at once: what isolation asks of them.
+
+    :ivar originals: the set of each group before us
+    :ivar refused: what the driver says of groups
+    """
 
     def __init__(self) -> None:
         self.group = Group()
-        self.first: Value | None = None
+        self.groups = {GROUP: self.group}
+        self.originals: dict[str, str] = {}
+        self.refused: dict[str, errors.DriverError] = {}
         self.holds = 0
-
-    @staticmethod
-    def slow_cpu_set(group: str) -> bool:
-        return group == VM
+        self.held_groups: set[str] = set()
 
     def fast_cpu_set(self, group: str) -> Group:
-        return self.group
+        return self.groups.setdefault(group, Group())
 
     def check(self) -> None:
         pass
@@ -101,12 +104,25 @@ class Host:
         yield
 
     def held(self) -> dict[KnobKey, base.KnobState]:
-        return {(GROUP, Knob.CPU_SET): base.KnobState(
-            base.Setting(self.first, ()))}
+        return {(group, Knob.CPU_SET): base.KnobState(base.Setting(text, [{
+            'do': 'write', 'dir': group, 'inode': number,
+            'file': 'cpuset.cpus', 'text': text}]))
+                for number, (group, text) in enumerate(
+                    self.originals.items())}
 
     def hold(self, workload: str, knob: Knob,
-             theirs: frozenset[int] | None) -> None:
+             theirs: Mapping[int, frozenset[int]] | None) -> None:
         self.holds += 1
+        if workload in self.refused:
+            raise self.refused[workload]
+        self.held_groups.add(workload)
+
+
+def vm(name: str = VM, pins: Iterable[int] | None = None) -> WorkloadRates:
+    """A background VM."""
+    return WorkloadRates(Workload(
+        name, Priority.BACKGROUND, group=name, instance=name,
+        allowed_cpus=None if pins is None else frozenset(pins)), 1.0)
 
 
 def foreground(name: str, cpus: Iterable[int] | None = None,
@@ -164,28 +180,155 @@ class IsolationTestCase(testtools.TestCase):
 
 class TestVms(IsolationTestCase):
 
-    def test_the_slow_loop_sets_theirs(self) -> None:
+    def last(self, *names: str) -> list[frozenset[int]]:
+        """What each has after the loop had some polls more."""
+        self.settled()
+        return [self.host.groups[name].written[-1] for name in names]
+
+    def facts(self, name: str) -> Any:
+        return self.isolation.facts()[name]
+
+    def test_they_move_with_the_containers(self) -> None:
         self.start()
-        self.follow(range(16), WorkloadRates(Workload(
-            VM, Priority.BACKGROUND, group=VM), 1.0))
-        self.assertEqual([True, False], [self.isolation.owns(
-            (group, Knob.CPU_SET)) for group in (GROUP, VM)])
+        Cpus.idle = frozenset()
+        self.assertEqual(settle.FastLoopState((GROUP, VM)),
+                         self.follow(range(16), vm()))
+        self.assertTrue(self.isolation.owns((VM, Knob.CPU_SET)))
+        self.assertEqual([{15}, {15}], self.last(GROUP, VM))
+        Cpus.idle = frozenset(range(64))
+        self.assertEqual([set(range(16))] * 2, self.last(GROUP, VM))
+        self.assertEqual({GROUP: '0-15', VM: '0-15'}, self.facts('groups'))
 
     def test_nothing_but_vms(self) -> None:
-        """The status says why there is no buffer."""
-        vm = WorkloadRates(Workload(VM, Priority.BACKGROUND, group=VM), 1.0)
+        self.start()
         host: Any = self.host
-        for mode in (Mode.ENFORCE, Mode.OBSERVE):
-            self.start(mode)
-            for workloads, state in (((vm,), blind_isolation.ONLY_VMS),
-                                     ((), 'off')):
-                self.assertEqual(settle.NO_FAST_LOOP, self.isolation.follow(
-                    [], Rates(1.0, 1.0, workloads, topology={
-                        cpu: Cpu(cpu, 0, 0) for cpu in range(16)}),
-                    False, host))
-                self.assertEqual(state, self.state())
-            self.follow(range(16), vm)
-            self.assertRegex(self.state(), '^(running|observing) on CPUs')
+        topology = {cpu: Cpu(cpu, 0, 0) for cpu in range(16)}
+        self.assertEqual(settle.FastLoopState((VM,)), self.isolation.follow(
+            [], Rates(1.0, 1.0, (vm(),), topology=topology), False, host))
+        self.assertEqual(settle.NO_FAST_LOOP, self.isolation.follow(
+            [], Rates(2.0, 1.0, (), topology=topology), False, host))
+        self.assertEqual('off', self.state())
+
+    def test_one_comes_and_one_goes(self) -> None:
+        """The loop goes on, and who comes has the others' CPUs at once."""
+        self.start()
+        Cpus.idle = frozenset()
+        self.follow(range(16))
+        self.settled()
+        Cpus.idle = frozenset(range(3))         # just the buffer
+        self.follow(range(16), vm())
+        self.assertEqual([{15}, {15}], self.last(GROUP, VM))
+        self.assertEqual({frozenset((15,))},
+                         set(self.host.groups[VM].written))
+        self.follow(range(16))
+        self.assertFalse(self.isolation.owns((VM, Knob.CPU_SET)))
+        count = len(self.host.groups[VM].written)
+        Cpus.idle = frozenset(range(64))
+        self.assertEqual([set(range(16))], self.last(GROUP))
+        self.assertEqual(count, len(self.host.groups[VM].written))
+        self.assertEqual(1, Cpus.made)
+
+    def test_one_that_is_gone(self) -> None:
+        self.start()
+        self.follow(range(16), vm())
+        self.host.refused[VM] = errors.WorkloadGone('gone')
+        self.assertEqual(settle.FastLoopState((GROUP,)),
+                         self.follow(range(16), vm()))
+        self.assertEqual({}, self.facts('left_out'))
+        self.assertEqual(1, Cpus.made)
+        # It runs again: in another cgroup.
+        del self.host.refused[VM], self.host.groups[VM]
+        self.follow(range(16), vm())
+        self.assertEqual([set(range(16))], self.last(VM))
+
+    def test_one_that_ends_while_it_is_written(self) -> None:
+        self.start()
+        self.follow(range(16), vm())
+        self.settled()
+
+        def gone(cpus: frozenset[int]) -> None:
+            raise errors.WorkloadGone('gone')
+        self.host.groups[VM].set = gone     # type: ignore[method-assign]
+        Cpus.idle = frozenset()
+        self.assertEqual({15}, self.settled())
+        self.assertEqual('', self.facts('problem'))
+
+    def test_one_without_a_cpu_set(self) -> None:
+        """It is named, in the log once, and the others keep the buffer."""
+        self.start()
+        self.host.refused[VM] = errors.Unsupported('CPUs of its own')
+        for now in range(3):
+            self.assertEqual(settle.FastLoopState((GROUP,)),
+                             self.follow(range(16), vm(), now=now))
+        self.settled()
+        self.assertEqual({VM: 'CPUs of its own'}, self.facts('left_out'))
+        self.assertEqual([GROUP], list(self.facts('groups')))
+        self.assertEqual(1, self.logs.output.count('CPUs of its own'))
+        del self.host.refused[VM]
+        self.follow(range(16), vm())
+        self.assertEqual({}, self.facts('left_out'))
+
+    def test_all_without_a_cpu_set(self) -> None:
+        self.start()
+        self.host.refused.update(dict.fromkeys(
+            (VM, GROUP), errors.Unsupported('no such controller')))
+        self.assertEqual(settle.NO_FAST_LOOP, self.follow(range(16), vm()))
+        self.assertEqual('off: no such controller', self.state())
+
+    def test_no_lease(self) -> None:
+        """That is no fault of one group."""
+        self.start()
+        fault: Any = errors.NotRestorable('no watcher')
+        self.host.refused[VM] = fault
+        self.assertEqual(settle.NO_FAST_LOOP, self.follow(range(16), vm()))
+        self.assertEqual('off: no watcher', self.state())
+
+    def test_pins(self) -> None:
+        """Each has what is chosen of its own CPUs, or one of these."""
+        self.start()
+        pinned = {'a': range(4), 'b': range(8, 16), 'c': None}
+        vms = [vm(name, pins) for name, pins in pinned.items()]
+        self.follow(range(16), *vms)
+        self.assertEqual([set(range(4)), set(range(8, 16)), set(range(16))],
+                         self.last(*pinned))
+        Cpus.idle = frozenset()
+        self.assertEqual([{3}, {15}, {15}], self.last(*pinned))
+        self.assertEqual({'a': '3', 'b': '15', 'c': '15', GROUP: '15'},
+                         self.facts('groups'))
+
+    def test_pins_that_change(self) -> None:
+        self.start()
+        for pins in (range(4), range(2, 8), None):
+            self.follow(range(16), vm(VM, pins))
+            self.assertEqual([set(pins or range(16))], self.last(VM))
+
+    def test_sets_of_its_own(self) -> None:
+        """As another program set them; the lease has them."""
+        self.start()
+        self.host.originals = {VM: '0-3', GROUP: '0-15'}
+        self.follow(range(16), vm())
+        self.assertEqual([set(range(4)), set(range(16))],
+                         self.last(VM, GROUP))
+
+    def test_pinned_to_cpus_of_others(self) -> None:
+        """It is named, and has no lease."""
+        self.start()
+        guest = foreground('pinned', {0, 1}, dedicated_cpus=frozenset({0, 1}))
+        self.assertEqual(
+            settle.FastLoopState((GROUP,)),
+            self.follow(range(16), vm(VM, {0, 1}), guest, foreground('free')))
+        self.assertIn('pinned to CPUs 0-1', self.facts('left_out')[VM])
+        self.assertEqual({GROUP}, self.host.held_groups)
+        self.follow(range(16), vm(VM, {0, 1, 2}), guest, foreground('free'))
+        self.assertEqual([{2}], self.last(VM))
+
+    def test_exempt(self) -> None:
+        self.start()
+        self.follow(range(16), vm())
+        self.isolation.exempt = frozenset((VM,))
+        self.assertEqual(settle.FastLoopState((GROUP,)),
+                         self.follow(range(16), vm()))
+        self.assertEqual({}, self.facts('left_out'))
 
 
 class TestCpusComeAndGo(IsolationTestCase):
@@ -232,7 +375,7 @@ class TestCpusComeAndGo(IsolationTestCase):
 
     def test_an_original_with_offline_cpus_only(self) -> None:
         self.start()
-        self.host.first = '8-15'
+        self.host.originals[GROUP] = '8-15'
         self.follow(range(16))
         self.assertEqual(set(range(8, 16)), self.settled())
         self.follow(range(8))
