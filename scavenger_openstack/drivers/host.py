@@ -280,8 +280,8 @@ class Host:
         return self._cgroups.kill(workload)
 
     def fast_cpu_set(self, group: str) -> base.CpuSet:
-        return (self._cgroups if self._domains is None or _is_cgroup(group)
-                else self._domains).fast_cpu_set(group)
+        return (self._domains if self._domains is not None
+                and _is_domain(group) else self._cgroups).fast_cpu_set(group)
 
     def close(self) -> None:
         for part in (*self._evidence, self._llc):
