@@ -262,8 +262,8 @@ class Control:
                 os.close(fd)
 
     def _move(self) -> bool:
-        """Move the threads that are not where they belong; return whether
-        there were any.
+        """Move the threads that are not where they belong; return whether any
+        joined the group.
 
         Those of the group are read first: one that is started meanwhile must
         not be taken for one that has left the background.
@@ -271,12 +271,11 @@ class Control:
         inside = tree.tasks(self._group)
         wanted = {thread for workload, _ in self._background
                   for thread in self._threads(workload, MOST_THREADS)}
-        come = wanted - inside
-        come &= tree.tasks(self._top) if come else set()
-        leave = inside - wanted
-        tree.move(self._group, come, PURPOSE)
-        tree.move(self._top, leave, PURPOSE)
-        return bool(come)
+        joining = wanted - inside
+        joining &= tree.tasks(self._top) if joining else set()
+        tree.move(self._group, joining, PURPOSE)
+        tree.move(self._top, inside - wanted, PURPOSE)
+        return bool(joining)
 
     def _layout(self) -> Layout:
         """Return what can be divided now.
