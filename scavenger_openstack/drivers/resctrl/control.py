@@ -155,6 +155,7 @@ class Control:
              state: base.KnobState | None = None) -> Value | None:
         """Return the ways of the group; a group that an agent left without a
         lease is no original."""
+        _check_shared(workload)
         if state is None:
             self._layout()
             self._claim()
@@ -172,6 +173,7 @@ class Control:
     def restore_actions(self, workload: str, knob: Knob,
                         state: base.KnobState | None = None
                         ) -> list[base.RestoreAction]:
+        _check_shared(workload)
         return [resctrl.action(self._top)]
 
     def write(self, workload: str, knob: Knob, value: Value,
@@ -179,6 +181,7 @@ class Control:
         """Make the group, set its part, and move the threads of background
         work to it, in this order: none has a part that was not meant for it.
         """
+        _check_shared(workload)
         layout = self._layout()
         try:
             made = self._make()
@@ -373,6 +376,17 @@ class Control:
         with contextlib.suppress(OSError):
             return _text(f'{self._top}/info/last_cmd_status')
         return os.strerror(errno.EIO)
+
+
+def _check_shared(workload: str) -> None:
+    """Check that a limit is of all background work.
+
+    :raises Unsupported: it is of one workload alone.
+    """
+    if workload != THE_BACKGROUND:
+        raise errors.Unsupported(
+            f'{workload} has no part of caches of its own: all background '
+            f'work has one, under the name {THE_BACKGROUND}')
 
 
 def parse(schemata: str) -> dict[str, dict[str, str]]:
