@@ -162,15 +162,15 @@ class Host:
             [Resource(name) for name in conf.agent.protect] or list(Resource),
             always, self._cgroups.lacks,
             lambda: str(self._delays.facts()['why']),
-            lambda: {one.resource: one.why for one in self._evidence},
+            lambda: {part.resource: part.why for part in self._evidence},
             self._perf.why_off, lambda: self._llc.why,
             links=bool(self._links.now), interfaces=self._interfaces,
             libvirt=self._domains is not None)
 
     def facts(self) -> base.Facts:
         grade = {**self._perf.facts(), 'delays': self._delays.facts(),
-                 'direct': {one.resource.value: one.facts()
-                            for one in self._evidence}}
+                 'direct': {part.resource.value: part.facts()
+                            for part in self._evidence}}
         missing = self._prerequisites.missing
         if self._domains is not None:
             return base.Facts(missing, grade, self._domains.libvirt_facts(),
@@ -260,7 +260,7 @@ class Host:
         return base.Changes(
             {name for changes in every for name in changes.changed},
             {key for changes in every for key in changes.rewrite},
-            dict(size for one in every for size in one.unmet.items()))
+            dict(size for changes in every for size in changes.unmet.items()))
 
     def notify(self, event: base.Event) -> bool:
         workload, knob = (event.keys[0] if isinstance(event, base.TimedOut)

@@ -155,6 +155,7 @@ class Control:
              state: base.KnobState | None = None) -> Value | None:
         """Return the ways of the group; a group that an agent left without a
         lease is no original."""
+        _check_shared(workload)
         if state is None:
             self._layout()
             self._claim()
@@ -172,6 +173,7 @@ class Control:
     def restore_actions(self, workload: str, knob: Knob,
                         state: base.KnobState | None = None
                         ) -> list[base.RestoreAction]:
+        _check_shared(workload)
         return [resctrl.action(self._top)]
 
     def write(self, workload: str, knob: Knob, value: Value,
@@ -179,6 +181,7 @@ class Control:
         """Make the group, set its part, and move the threads of background
         work to it, in this order: none has a part that was not meant for it.
         """
+        _check_shared(workload)
         layout = self._layout()
         try:
             made = self._make()
@@ -262,8 +265,8 @@ class Control:
                 os.close(fd)
 
     def _move(self) -> bool:
-        """Move the threads that are not where they belong; return whether
-        there were any.
+        """Move the threads that are not where they belong; return whether any
+        joined the group.
 
         Those of the group are read first: one that is started meanwhile must
         not be taken for one that has left the background.
@@ -271,12 +274,11 @@ class Control:
         inside = tree.tasks(self._group)
         wanted = {thread for workload, _ in self._background
                   for thread in self._threads(workload, MOST_THREADS)}
-        come = wanted - inside
-        come &= tree.tasks(self._top) if come else set()
-        leave = inside - wanted
-        tree.move(self._group, come, PURPOSE)
-        tree.move(self._top, leave, PURPOSE)
-        return bool(come)
+        joining = wanted - inside
+        joining &= tree.tasks(self._top) if joining else set()
+        tree.move(self._group, joining, PURPOSE)
+        tree.move(self._top, inside - wanted, PURPOSE)
+        return bool(joining)
 
     def _layout(self) -> Layout:
         """Return what can be divided now.
@@ -374,6 +376,17 @@ class Control:
         with contextlib.suppress(OSError):
             return _text(f'{self._top}/info/last_cmd_status')
         return os.strerror(errno.EIO)
+
+
+def _check_shared(workload: str) -> None:
+    """Check that a limit is of all background work.
+
+    :raises Unsupported: it is of one workload alone.
+    """
+    if workload != THE_BACKGROUND:
+        raise errors.Unsupported(
+            f'{workload} has no part of caches of its own: all background '
+            f'work has one, under the name {THE_BACKGROUND}')
 
 
 def parse(schemata: str) -> dict[str, dict[str, str]]:

@@ -84,9 +84,8 @@ class Groups:
     def _read(self) -> dict[str, int | None]:
         """Return the counters; '' is all of the control groups, which count
         what the monitoring groups in them do, too."""
-        every = [_total(control) for control in self._controls]
-        known = [total for total in every if total is not None]
-        return {'': sum(known) if len(known) == len(every) else None,
+        totals = [_total(control) for control in self._controls]
+        return {'': None if None in totals else sum(filter(None, totals)),
                 **{workload: _total(path)
                    for workload, path in self._groups.items()}}
 

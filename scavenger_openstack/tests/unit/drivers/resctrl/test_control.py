@@ -196,6 +196,13 @@ class CannotTest(ControlTestCase):
     def test_it_can(self) -> None:
         self.assertEqual('', self.why(ways=11))
 
+    def test_one_workload_alone(self) -> None:
+        alone = '/hog', control.KEY[1]
+        for call in (lambda: self.control.read(*alone),
+                     lambda: self.control.restore_actions(*alone),
+                     lambda: self.control.write(*alone, 2, LEASED)):
+            self.assertRaises(errors.Unsupported, call)
+
     def test_no_resctrl(self) -> None:
         (self.root / 'proc/filesystems').write_text('nodev\tproc\n')
         self.assertIn(base.NO_CURE, self.why())
