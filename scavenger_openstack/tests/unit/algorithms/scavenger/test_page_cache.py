@@ -44,7 +44,8 @@ class Host:
     """A rule, and the clock of its host; in MiB."""
 
     def __init__(self) -> None:
-        self.rule = PageCache(scavenger.Params())
+        self.rule = PageCache(scavenger.Params(
+            page_cache_refault_bytes_per_s=1.0 * MIB))
         self.now = 0.0
 
     def step(self, *uses: WorkloadRates, again: float | None = 0.0,
@@ -222,8 +223,7 @@ class ControllerTest(testtools.TestCase):
                 if cap.knob is Knob.MEMORY_BYTES]
 
     def test_beside_the_rule_of_the_paper(self) -> None:
-        paper, ours = self.limits(self.decide(use(), again=2))
-        self.assertGreater(paper, 90_000)
+        [ours] = self.limits(self.decide(use(), again=2))
         self.assertLess(ours, 5000)
         [paper] = self.limits(self.decide(use(), again=2, params=(
             scavenger.Params(memory_window_s=4.0, use_page_cache=False))))
@@ -232,9 +232,9 @@ class ControllerTest(testtools.TestCase):
         self.assertGreater(0, self.decide(use(), again=2).shortage_bytes)
 
     def test_a_vm_is_not_limited_below_its_floor(self) -> None:
-        for floor, count in (4096, 0), (512, 2):
+        for floor, count in (4096, 0), (512, 1):
             vm = Workload('vm', Priority.BACKGROUND, instance='vm',
                           memory_allotment_bytes=4096.0 * MIB,
                           floor={Knob.MEMORY_BYTES: floor * MIB})
             decision = self.decide(use(vm, 2000, 10), again=2)
-            self.assertEqual(count > 0, bool(self.limits(decision)))
+            self.assertEqual(count, len(self.limits(decision)))
