@@ -240,7 +240,8 @@ class PageCache:
         shares = split(
             granted, [held.total * factor for held in every],
             [held.weight for held in every],
-            [max(held.low, held.used) for held in every])
+            # Nobody loses cache so that another might grow.
+            [max(held.low, held.total) for held in every])
         self._limits = {}
         for held, share in zip(every, shares, strict=True):
             limit = before.get(held.key, 0.0)

@@ -22,7 +22,9 @@ from scavenger_openstack.agent.apply.actuator import READ_TICKS
 from scavenger_openstack.agent.lease import leases as leases_
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import parts
+from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack import conf as conf_
+from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.restore import records
 from scavenger_openstack.tests.unit import host_tree
 from scavenger_openstack.tests import watching
@@ -88,8 +90,8 @@ class LoopTest(testtools.TestCase):
         self.now = 1000.0
 
     def loop(self, mode: Mode = Mode.ENFORCE, *, lease_s: float = 600.0,
-             watched: bool = True, options: Sequence[str] = ()
-             ) -> loop_.Loop:
+             watched: bool = True, options: Sequence[str] = (),
+             controller: Controller | None = None) -> loop_.Loop:
         file = self.state_dir.parent / 'agent.conf'
         file.write_text('\n'.join((
             '[libvirt]', 'uri =', '[cgroups]', 'background_parents = /batch',
@@ -107,7 +109,7 @@ class LoopTest(testtools.TestCase):
         if watched:
             self.useFixture(watching.Watching(self.state_dir))
         return loop_.Loop(
-            driver, [(self.wish, mode)], self.leases,
+            driver, [(controller or self.wish, mode)], self.leases,
             Actuator(driver, self.leases, 2.0),
             self.state_dir / 'stop')
 
@@ -266,6 +268,40 @@ class LoopTest(testtools.TestCase):
         self.assertEqual('0', self.host.read(B, 'cgroup.freeze'))
         self.turn(loop)
         self.assertEqual([], self.records())
+
+    def test_page_cache_is_taken_and_restored(self) -> None:
+        """While the service reads again what it had in its page cache."""
+        mib = host_tree.MIB
+        self.host.put('proc/meminfo', 'MemTotal: 4194304 kB\nMemFree: 9 kB\n'
+                                      'MemAvailable: 3145728 kB')
+        self.host.write(A, 'memory.current', str(800 * mib))
+        self.host.write(A, 'memory.stat', f'inactive_file {700 * mib}\n'
+                                          'workingset_refault_file 5')
+        loop = self.loop(controller=scavenger.Controller(
+            scavenger.Params(use_memory=False)))
+        highs = []
+        for tick in range(8):
+            self.host.put('proc/vmstat',
+                          f'workingset_refault_file {5000 * tick}')
+            self.now += 1.0
+            done = loop.tick(self.now)
+            highs.append(self.host.read(A, 'memory.high'))
+        assert done.sample is not None
+        page = os.sysconf('SC_PAGE_SIZE')
+        by_id = {one.workload.id: one for one in done.sample.workloads}
+        self.assertEqual((700 * mib, 5 * page), (
+            by_id[A].page_cache_bytes, by_id[A].refault_bytes))
+        self.assertIsNone(by_id[SERVICE].refault_bytes)
+        # A tenth of it in each tick; here none is dropped.
+        self.assertEqual([str(size * mib) for size in (800, 730, 660, 590)],
+                         highs[2:6])
+        # Below what it has now, it would be killed.
+        self.assertEqual(str(800 * mib), self.host.read(A, 'memory.max'))
+        self.assertEqual('max', self.host.read(SERVICE, 'memory.high'))
+        self.assertNotIn((A, Knob.PAUSED), self.leases.held())
+        self.assertEqual([], loop.close())
+        self.assertEqual(('max', 'max'), (self.host.read(A, 'memory.high'),
+                                          self.host.read(A, 'memory.max')))
 
     def test_a_kill_is_leased_as_a_pause(self) -> None:
         """It freezes first where the kernel has no call for it, and may end

@@ -118,6 +118,9 @@ class PageCacheTest(testtools.TestCase):
         assert limits is not None
         self.assertGreater(limits[0], 5000)
         self.assertEqual(6200, round(sum(limits)))
+        # And loses nothing to what that may come to need.
+        limits = Host().step(use(A, 1000, 4000), rests)
+        self.assertEqual([5000.0, 200.0], limits)
 
     def test_own_cache_goes_while_the_foreground_reads_again(self) -> None:
         self.host.step(use(), ticks=3)
