@@ -199,6 +199,32 @@ class PageCacheTest(testtools.TestCase):
         self.host.step(grown, again=25, ticks=page_cache.PATIENCE)
         self.assertEqual(26.0, self.host.rule.tolerated / MIB)
 
+    def test_what_came_of_its_growth_is_not_usual(self) -> None:
+        """Memory that cannot be reclaimed, however little it is."""
+        self.host.step(use(used=60_000, cache=0), ticks=20)
+        self.host.step(use(used=61_000, cache=0), again=5, ticks=300)
+        self.assertEqual(('cutting', 1.0), (
+            self.host.state, self.host.rule.tolerated / MIB))
+        # It was well with as much: now the foreground is another.
+        self.host.step(use(used=60_000, cache=0), again=5, ticks=40)
+        self.assertEqual(6.0, self.host.rule.tolerated / MIB)
+
+    def test_what_was_usual(self) -> None:
+        least = use(cache=30)
+        self.host.step(least, again=20, ticks=100)
+        self.assertEqual(21.0, self.host.rule.tolerated / MIB)
+        self.host.step(least, again=12, ticks=100)
+        self.assertEqual(21.0, self.host.rule.tolerated / MIB)
+        self.host.step(least, again=0.5, ticks=40)
+        self.assertLess(self.host.rule.tolerated / MIB, 3)
+
+    def test_nothing_is_said_of_a_use_that_is_unknown(self) -> None:
+        unknown = WorkloadRates(B, 1.0, page_cache_bytes=5 * MIB)
+        for again in 0.0, 9.0:
+            limits = self.host.step(use(), unknown, again=again, ticks=5)
+            assert limits is not None
+            self.assertTrue(limits[0] < math.inf == limits[1], limits)
+
     def test_what_varies_is_tolerated_with_its_deviation(self) -> None:
         least = use(cache=30)
         for tick in range(80):
