@@ -321,11 +321,15 @@ def _facts(facts: Mapping[str, Any]) -> str:
     if 'fault' in facts:
         return f'; FAILED: {facts["fault"]}'
     memory = facts.get('memory') or {}
+    cache = facts.get('page_cache') or {}
+    text = '' if cache.get('rule') not in ('cutting', 'holding') else (
+        '; background work gets no more page cache: the foreground reads '
+        f'{cache["refault_bytes_per_s"] / 2**20:.2f} MiB/s again')
     if memory.get('upper') is None:
-        return ''
+        return text
     return (f'; memory reserve {memory["upper"] / 2**20:.0f} MiB, '
             f'{memory.get("violations", 0)} violations'
-            + (', learning' if memory.get('learning') else ''))
+            + (', learning' if memory.get('learning') else '') + text)
 
 
 def _evidence(count: int) -> str:

@@ -210,8 +210,9 @@ class Host:
         workloads, virtual = (measured[:len(workloads)],
                               measured[len(workloads):])
         workloads = self._delays.add(workloads, time_s)
-        self._prerequisites.check(workloads, virtual)
         memory = self._cgroups.memory() or self._proc.memory()
+        self._prerequisites.refaults = memory.refaults is not None
+        self._prerequisites.check(workloads, virtual)
         links = link_tx = {}
         if self._network is not None:
             workloads = tuple(map(self._add_network, workloads))

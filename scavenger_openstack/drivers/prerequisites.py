@@ -13,6 +13,7 @@ from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
+import math
 
 from scavenger_openstack import amounts
 from scavenger_openstack.drivers.base import RESCAN_TICKS
@@ -28,7 +29,10 @@ KNOBS: Mapping[Resource, tuple[Knob, ...]] = {
     Resource.DISK: (Knob.IO_OPS_PER_S,)}
 """Knobs of a cgroup; each stands for one controller."""
 
-FLOOR_SPEC = 'scavenger:floor_memory_mb'
+NO_REFAULTS = (
+    'memory: how much of its page cache the foreground reads again is not '
+    'counted, so background work may displace page cache: boot Linux 5.9 or '
+    'later, whose /proc/vmstat has workingset_refault_file')
 
 _UNMEASURED = {
     Resource.CPU: 'which workload runs while another waits',
@@ -59,6 +63,8 @@ class Prerequisites:
     :param llc_off: why the background's part of last-level caches cannot be
         limited; empty if it can
     :ivar links: whether a link is known that all share; may change
+    :ivar refaults: whether the kernel counts the page cache that was read
+        again; may change
     :param interfaces: cgroups whose network device is known
     :param libvirt: whether libvirt is asked for VMs, of which it measures the
         waits, also of those that come later
@@ -80,6 +86,7 @@ class Prerequisites:
         self._counters_off = counters_off
         self._llc_off = llc_off
         self.links = links
+        self.refaults = True
         self._interfaces = interfaces
         self._libvirt = libvirt
         self._ticks = 0
@@ -106,6 +113,8 @@ class Prerequisites:
             missing += self._waits(cgroups)
             missing += self._network(background)
             missing += self._virtual_memory(domains)
+            if not self.refaults and Resource.MEMORY in self._protect:
+                missing.append(NO_REFAULTS)
         self.missing = tuple(missing)
 
     def _files(self, background: Sequence[str]) -> list[str]:
@@ -161,27 +170,18 @@ class Prerequisites:
 
     def _virtual_memory(self, domains: Sequence[WorkloadSample]
                         ) -> list[str]:
-        """Check the memory of background VMs: it follows a limit only if the
-        flavor lets it, and the guest."""
+        """Check the memory of background VMs which is to be limited: those
+        of which the floor is below their RAM."""
         if Resource.MEMORY not in self._protect:
             return []
-        workloads = [sample.workload
-                     for sample in _of(Priority.BACKGROUND, domains)]
-        fixed = [workload for workload in workloads
-                 if workload.memory_allotment_bytes is not None
-                 and workload.floor.get(Knob.MEMORY_BYTES, 0.0)
-                 >= workload.memory_allotment_bytes]
-        missing = [] if not fixed else [
-            'memory: '
-            f'{amounts.counted(len(fixed), "background VM")} may use all of '
-            f'the RAM of the flavor, {fixed[0].id} for one: set '
-            f'{FLOOR_SPEC} of the flavor, and resize the VM']
-        return missing + [
+        return [
             f'memory: {workload.memory_kept}; what it uses counts, whatever '
             'its limit is: give its guest the driver virtio_balloon, or take '
-            f'{FLOOR_SPEC} out of its flavor'
-            for workload in workloads
-            if workload.memory_kept and workload not in fixed]
+            'scavenger:floor_memory_mb out of its flavor'
+            for workload, *_ in _of(Priority.BACKGROUND, domains)
+            if workload.memory_kept and workload.floor.get(
+                Knob.MEMORY_BYTES, 0.0) < (
+                    workload.memory_allotment_bytes or math.inf)]
 
     def _network(self, background: Sequence[str]) -> list[str]:
         if Resource.NETWORK not in self._protect:

@@ -19,8 +19,8 @@ What the foreground reads again is all that the host does less what the
 background does, so daemons and unknown cgroups are protected, too.  A service
 whose files need more memory than there is reads again all the time, whatever
 the background has.  Such a rate is tolerated once it was measured while the
-background had given up all the cache that it could, and no more memory than
-when that was last measured: the background is not to blame then.
+background had given up all the cache that it could, and had no more memory
+than when the foreground was last well: the background is not to blame then.
 
 Letters: R is what the foreground reads again, in bytes per second.
 
@@ -62,7 +62,11 @@ DEVIATIONS = 2.0
 
 PATIENCE = 1800
 """After so many of them what is usual is learnt, however much the background
-has: it would stand still for ever beside a new service that never rests."""
+has: it could never grow beside a new service that never rests."""
+
+LESS_USUAL = 0.5
+"""What is usual is learnt again when it was less than this share of that for
+:data:`SETTLED` samples."""
 
 SHORT_FACTOR = 2.0
 """While more than so many times the headroom is free, nothing was dropped for
@@ -132,7 +136,8 @@ class PageCache:
             maxlen=SETTLED)
         self._limits: dict[RunKey, float] = {}
         self._hold = Stay(HOLD)
-        self._usual: tuple[float, float] | None = None
+        self._usual = 0.0
+        self._well_bytes = math.inf     # of the background, at the last time
         self._least_ticks = self._step_ticks = 0
         self._granted = 0.0
         self._facts: dict[str, Any] = {}
@@ -147,7 +152,8 @@ class PageCache:
         """Return the most that each background workload may have, its own
         cache included, in bytes; ``None``: there is no rule.
 
-        While R is missing, nobody grows.
+        While R is missing, nothing grows.  Nothing is said of a workload of
+        which the use is not known: infinite.
         """
         total = number(rates.memory_total_bytes)
         free = number(rates.memory_free_bytes)
@@ -173,6 +179,10 @@ class PageCache:
             self._learn(uses)
         else:
             self._least_ticks = 0
+            if rate <= self.tolerated and len(recent) == SMOOTHING:
+                self._well_bytes = uses
+                if self._usual_rate() < LESS_USUAL * self._usual:
+                    self._usual = self._usual_rate()
             if self._hold.release(now) or refaults is None:
                 self._cut(every, 0.0)
             else:
@@ -185,16 +195,23 @@ class PageCache:
             'free': free, 'used': uses,
             'cache': math.fsum(held.cache for held in every),
             'limit': math.fsum(self._limits.values())}
-        return [self._limits[held.key] for held in every]
+        return [math.inf if number(rated.memory_bytes) is None
+                else self._limits[held.key]
+                for rated, held in zip(background, every, strict=True)]
 
     @property
     def tolerated(self) -> float:
         """R that is no harm: the tolerance above what is usual."""
-        usual = 0.0 if self._usual is None else self._usual[0]
-        return self.params.page_cache_refault_bytes_per_s + usual
+        return self.params.page_cache_refault_bytes_per_s + self._usual
+
+    def _usual_rate(self) -> float:
+        """What the mean of a few samples of R usually stays below."""
+        return statistics.fmean(self._rates) + (
+            DEVIATIONS * statistics.pstdev(self._rates)
+            / math.sqrt(SMOOTHING))
 
     def _cut(self, every: Iterable[Held], share: float = CUT_SHARE) -> None:
-        """Let nobody grow, and take a share of its cache from each."""
+        """Let nothing grow, and take a share of its cache from each."""
         before, self._limits = self._limits, {}
         for held in every:
             least = max(held.low, held.used * (1 + GROWTH) + LEAST_CACHE)
@@ -217,11 +234,8 @@ class PageCache:
             return
         self._least_ticks += 1
         if self._least_ticks >= SETTLED and (
-                self._usual is None or uses <= self._usual[1] * (1 + SAME)
-                or self._least_ticks >= PATIENCE):
-            self._usual = statistics.mean(self._rates) + (
-                DEVIATIONS * statistics.pstdev(self._rates)
-                / math.sqrt(SMOOTHING)), uses
+                uses <= self._well_bytes or self._least_ticks >= PATIENCE):
+            self._usual = self._usual_rate()
             self._least_ticks = 0
 
     def _grow(self, every: Sequence[Held], uses: float, room: float,
@@ -240,7 +254,8 @@ class PageCache:
         shares = split(
             granted, [held.total * factor for held in every],
             [held.weight for held in every],
-            [max(held.low, held.used) for held in every])
+            # None loses cache so that another might grow.
+            [max(held.low, held.total) for held in every])
         self._limits = {}
         for held, share in zip(every, shares, strict=True):
             limit = before.get(held.key, 0.0)

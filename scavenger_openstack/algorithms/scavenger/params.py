@@ -136,7 +136,7 @@ class Params:
                 'page cache of the foreground.',
         'source': 'not in the paper'})
     page_cache_refault_bytes_per_s: float = dataclasses.field(
-        default=1048576.0, metadata={
+        default=262144.0, metadata={
             'help': 'Bytes per second that the foreground as a whole may read '
                     'again from disk, having had them in its page cache, '
                     'before background work loses page cache. Less protects '

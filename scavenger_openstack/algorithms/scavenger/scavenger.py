@@ -258,12 +258,17 @@ class Controller:
         floors = floors_of(background, types.Knob.MEMORY_BYTES)
         shares = rule.step(self._time_s, tick.rates, background, floors)
         facts = rule.facts()
-        limits = [(rated, share) for rated, share, low in
+        # So far there are limits of memory alone; the tighter one counts.
+        before = {cap.workload: float(cap.value) for cap in tick.caps}
+        limits = {rated[0].id: (rated, share) for rated, share, low in
                   zip(background, shares or (), floors, strict=bool(shares))
-                  if usage.binds(share, rated, low)]
+                  if share < before.get(rated[0].id, math.inf)
+                  and usage.binds(share, rated, low)}
         if limits:
-            tick.cap([rated for rated, _ in limits], types.Knob.MEMORY_BYTES,
-                     [share for _, share in limits],
+            tick.caps = [cap for cap in tick.caps
+                         if cap.workload not in limits]
+            workloads, values = zip(*limits.values(), strict=True)
+            tick.cap(workloads, types.Knob.MEMORY_BYTES, values,
                      page_cache.reason(facts, len(background)))
         return facts
 

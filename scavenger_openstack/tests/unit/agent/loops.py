@@ -19,6 +19,7 @@ from scavenger_openstack.agent.lease import leases as leases_
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import parts
 from scavenger_openstack import conf as conf_
+from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.tests.unit import host_tree
 from scavenger_openstack.tests import watching
 from scavenger_openstack.types import Cap
@@ -81,8 +82,8 @@ class LoopTestCase(testtools.TestCase):
         self.now = 1000.0
 
     def loop(self, mode: Mode = Mode.ENFORCE, *, lease_s: float = 600.0,
-             watched: bool = True, options: Sequence[str] = ()
-             ) -> loop_.Loop:
+             watched: bool = True, options: Sequence[str] = (),
+             controller: Controller | None = None) -> loop_.Loop:
         file = self.state_dir.parent / 'agent.conf'
         file.write_text('\n'.join((
             '[libvirt]', 'uri =', '[cgroups]', 'background_parents = /batch',
@@ -102,8 +103,8 @@ class LoopTestCase(testtools.TestCase):
                 watching.Watching(self.state_dir))
         self.actuator = Actuator(driver, self.leases, 2.0)
         return loop_.Loop(
-            driver, [(self.wish, mode)], self.leases, self.actuator,
-            self.state_dir / 'stop')
+            driver, [(controller or self.wish, mode)], self.leases,
+            self.actuator, self.state_dir / 'stop')
 
     def turn(self, loop: loop_.Loop, *caps: tuple[str, Knob, float | str],
              ticks: int = 1) -> loop_.Tick:

@@ -13,6 +13,7 @@ import time
 import fixtures
 
 from scavenger_openstack.agent.apply.actuator import READ_TICKS
+from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack.restore import records
 from scavenger_openstack.tests.unit.agent.loops import A
 from scavenger_openstack.tests.unit.agent.loops import B
@@ -175,6 +176,40 @@ class LoopTest(LoopTestCase):
         self.assertEqual('0', self.host.read(B, 'cgroup.freeze'))
         self.turn(loop)
         self.assertEqual([], self.records())
+
+    def test_page_cache_is_taken_and_restored(self) -> None:
+        """While the service reads again what it had in its page cache."""
+        mib = host_tree.MIB
+        self.host.put('proc/meminfo', 'MemTotal: 4194304 kB\nMemFree: 9 kB\n'
+                                      'MemAvailable: 3145728 kB')
+        self.host.write(A, 'memory.current', str(800 * mib))
+        self.host.write(A, 'memory.stat', f'inactive_file {700 * mib}\n'
+                                          'workingset_refault_file 5')
+        loop = self.loop(controller=scavenger.Controller(
+            scavenger.Params(use_memory=False)))
+        highs = []
+        for tick in range(8):
+            self.host.put('proc/vmstat',
+                          f'workingset_refault_file {5000 * tick}')
+            self.now += 1.0
+            done = loop.tick(self.now)
+            highs.append(self.host.read(A, 'memory.high'))
+        assert done.sample is not None
+        page = os.sysconf('SC_PAGE_SIZE')
+        by_id = {one.workload.id: one for one in done.sample.workloads}
+        self.assertEqual((700 * mib, 5 * page), (
+            by_id[A].page_cache_bytes, by_id[A].refault_bytes))
+        self.assertIsNone(by_id[SERVICE].refault_bytes)
+        # A tenth of it in each tick; here none is dropped.
+        self.assertEqual([str(size * mib) for size in (800, 730, 660, 590)],
+                         highs[2:6])
+        # Below what it has now, it would be killed.
+        self.assertEqual(str(800 * mib), self.host.read(A, 'memory.max'))
+        self.assertEqual('max', self.host.read(SERVICE, 'memory.high'))
+        self.assertNotIn((A, Knob.PAUSED), self.leases.held())
+        self.assertEqual([], loop.close())
+        self.assertEqual(('max', 'max'), (self.host.read(A, 'memory.high'),
+                                          self.host.read(A, 'memory.max')))
 
     def test_a_kill_is_leased_as_a_pause(self) -> None:
         """It freezes first where the kernel has no call for it, and may end

@@ -137,6 +137,17 @@ class TableTest(testtools.TestCase):
                 'mode': 'enforce', 'facts': {
                     'remembered': {'/batch/a': 340.2}}}}))
 
+    def test_page_cache(self) -> None:
+        for rule, is_shown in (('cutting', True), ('holding', True),
+                               ('growing', False), ('off', False)):
+            facts: dict[str, Any] = {'page_cache': {
+                'rule': rule, 'refault_bytes_per_s': 2.5 * 2**20}}
+            memory: dict[str, Any]
+            for memory in ({}, {'memory': {'upper': 2.0**30}}):
+                text = self.said(controllers={'scavenger': {
+                    'mode': 'enforce', 'facts': {**facts, **memory}}})
+                self.assertEqual(is_shown, '2.50 MiB/s' in text, text)
+
     def test_a_detector_that_failed(self) -> None:
         self.assertIn('cpi2       observe; FAILED: KeyError: 3', self.said(
             controllers={'cpi2': {'mode': 'observe', 'facts': {

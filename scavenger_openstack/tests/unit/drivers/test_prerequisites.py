@@ -81,14 +81,15 @@ class TestPrerequisites(testtools.TestCase):
                 floor={Knob.MEMORY_BYTES: floor}, memory_kept=kept))
 
         for protect, domains, words in (
+                # Nothing is asked of these.
                 ([Resource.MEMORY], [vm('a', 2.0 ** 30), vm('b', 2.0 ** 30,
                                                             'no balloon')],
-                 ['2 background VMs']),
+                 []),
                 ([Resource.MEMORY], [vm('a', 2.0 ** 20)], []),
                 ([Resource.MEMORY], [vm('a', 2.0 ** 20, 'no balloon'),
                                      vm('b', 2.0 ** 20, 'silent'),
                                      vm('c', 2.0 ** 30)],
-                 ['1 background VM ', 'no balloon', 'silent']),
+                 ['no balloon', 'silent']),
                 ([Resource.MEMORY], [vm('a', 2.0 ** 30, 'no', FORE)], []),
                 ([Resource.CPU], [vm('a', 2.0 ** 30, 'no')], [])):
             missing = [line for line in self.missing(protect, (), domains)
@@ -96,6 +97,20 @@ class TestPrerequisites(testtools.TestCase):
             self.assertEqual(len(words), len(missing), str(missing))
             for word, line in zip(words, missing, strict=True):
                 self.assertIn(word, line)
+
+    def test_page_cache_that_is_read_again(self) -> None:
+        for protect, refaults, priority, count in (
+                (Resource.MEMORY, False, BACK, 1),
+                (Resource.MEMORY, True, BACK, 0),
+                (Resource.MEMORY, False, FORE, 0),
+                (Resource.CPU, False, BACK, 0)):
+            check = prerequisites.Prerequisites(
+                [protect], [], lambda *_: '', str, dict, str, links=True,
+                interfaces=(), libvirt=True)
+            check.refaults = refaults
+            check.check(samples(priority, '/a/b'), ())
+            self.assertEqual(count, check.missing.count(
+                prerequisites.NO_REFAULTS))
 
     def test_counters_belong_to_the_cpus(self) -> None:
         batch, service = samples(BACK, '/b/a'), samples(FORE, '/s/f')
