@@ -41,6 +41,11 @@ EASE = 0.5
 """Part of the tolerated excess up to which the background gets more;
 between that and the whole it keeps what it has."""
 
+START_SHARE = 0.25
+"""Part by which the total grows per measurement until the foreground first
+suffers, where ``increase`` is less: from the floors to what a fast disk does
+it would take minutes."""
+
 RELEVANT = 0.1
 """Below this share of all operations the background at its floors is not
 what the foreground suffers from."""
@@ -97,7 +102,8 @@ class IoBudget:
       ``tolerance`` (and ``c`` deviations) above their levels, or one is
       more than twice that: the total shrinks, at least by ``decrease``, and
       by as much as the foreground is worse than tolerated.  Below half of
-      it the total grows, if a workload uses all it may; in between it stays.
+      it the total grows, if a workload uses all it may, faster until it is
+      too much for the first time; in between it stays.
     * A workload that is clearly below its level has learnt it too high: it
       is lowered.
     * Only what was measured again counts, once: for the window, for the mean
@@ -312,7 +318,8 @@ class IoBudget:
         self.total = next_quota(
             total, verdict, minimum=floors if verdict is Verdict.MINIMUM
             else low, maximum=most, decrease=decrease,
-            increase=self._increase * max(self._peak, total, floors))
+            increase=max(self._peak, total, floors) * max(
+                self._increase, 0.0 if self._peak else START_SHARE))
         if voted:
             self._proven = self.total
 

@@ -115,12 +115,14 @@ class BudgetTest(testtools.TestCase):
 
     def test_grow_hold_shrink(self) -> None:
         self.learn(ONE)
-        # 2 a tick at first (a tenth of the floors), then of what there is.
-        self.curve([22, 24.2, 26.62], 1.0, 1.04, 0.95)
-        self.curve([26.62, 26.62], 1.06, 1.09)
-        # Cut to half; then by a tenth of what it was when it was too much.
-        self.curve([20, 22.662, 25.324, 27.986, 30.7846],
-                   1.15, 1.0, 1.0, 1.0, 1.0)
+        # By a quarter a tick until it is too much for the first time.
+        self.curve([25, 31.25, 39.0625, 48.828125], 1.0, 1.04, 0.95, 1.0)
+        self.curve([48.828125] * 2, 1.06, 1.09)
+        # Cut to half; then by a tenth of what it was when it was too much,
+        # then of what it is.
+        self.curve([24.4140625, *(24.4140625 + 4.8828125 * step
+                                  for step in range(1, 6)), 53.7109375],
+                   1.15, *[1.0] * 6)
 
     def test_the_more_it_suffers_the_more_is_cut(self) -> None:
         for wait_ms, factor in ((1.101, 2), (1.15, 2), (1.3, 3), (2.0, 10)):
@@ -227,11 +229,11 @@ class BudgetTest(testtools.TestCase):
             self.assertEqual(FLOORS, self.see(rate(ONE, 5.0)))
         self.assertEqual('learning', self.budget.rule)
         self.learn(ONE)
-        self.curve([22.0], 1.0)
+        self.curve([25.0], 1.0)
 
     def test_a_newcomer_is_learnt_beside_the_others(self) -> None:
         self.learn(ONE)
-        self.curve([22.0], 1.0)
+        self.curve([25.0], 1.0)
         # The disk is 4 % slower than undisturbed; so is its own.
         for _ in range(SIZE):
             self.see(rate(ONE, 1.04), rate(TWO, 2.08))
@@ -243,25 +245,25 @@ class BudgetTest(testtools.TestCase):
     def test_idle_foreground_leaves_the_disk_until_it_comes_back(self,
                                                                  ) -> None:
         self.learn(ONE)
-        self.curve([22.0], 1.0)
+        self.curve([25.0], 1.0)
         for _ in range(50):
             self.see(rate(ONE, None, 0.0))
         self.assertEqual(('', None), (self.budget.by, self.budget.ratio))
         assert self.budget.total is not None
         self.assertGreater(self.budget.total, 1000)
         # What was good when it was last here, and a step.
-        self.curve([24.2], 1.0)
+        self.curve([31.25], 1.0)
 
     def test_blind_holds_and_then_goes_to_the_floors(self) -> None:
         self.learn(ONE)
-        self.curve([22.0, 24.2], 1.0, 1.0)
-        for wanted in (24.2, 24.2, 24.2, FLOORS, FLOORS):
+        self.curve([25.0, 31.25], 1.0, 1.0)
+        for wanted in (31.25, 31.25, 31.25, FLOORS, FLOORS):
             self.assertAlmostEqual(wanted, self.see(rate(ONE, None)) or 0)
         self.assertEqual('blind', self.budget.rule)
         # What was learnt is still there.
-        self.curve([22.0, 22.0], 1.0, 1.08)
+        self.curve([25.0, 25.0], 1.0, 1.08)
         # Unknown operations are not idle either.
-        for wanted in (22.0, 22.0, 22.0, FLOORS):
+        for wanted in (25.0, 25.0, 25.0, FLOORS):
             self.assertEqual(wanted, self.see(rate(ONE, None, None)))
 
     def test_one_who_sees_is_enough(self) -> None:
@@ -347,7 +349,7 @@ class BudgetTest(testtools.TestCase):
     def test_nothing_waited_is_measured_each_time(self) -> None:
         for _ in range(SIZE):
             self.see(rate(ONE, 0.0), used=FLOORS, quiet=True)
-        self.curve([22.0, 24.2], 0.0, 0.0)
+        self.curve([25.0, 31.25], 0.0, 0.0)
 
     def test_who_left_is_forgotten(self) -> None:
         """But what it waited at its best."""
@@ -362,7 +364,7 @@ class BudgetTest(testtools.TestCase):
 
     def test_a_wait_of_nothing_is_no_level_to_divide_by(self) -> None:
         self.learn(ONE, wait_ms=0.0)
-        self.curve([22.0], 0.01)
+        self.curve([25.0], 0.01)
         self.see(rate(ONE, 0.02))
         self.assertEqual('SHRINK', self.budget.verdict.name)
 
