@@ -220,6 +220,10 @@ class CpuSet(Protocol):
         last call, by the inode of the cgroup."""
         ...
 
+    def grown(self) -> bool:
+        """Return whether the lease may lack a group below, or its set."""
+        ...
+
     def refresh(self, leased: Sequence[RestoreAction]) -> bool:
         """Take over groups that came or went below, and a lease.
 

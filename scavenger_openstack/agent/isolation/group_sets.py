@@ -114,10 +114,15 @@ class GroupSets:
 
     def _lease(self, group: str, before: base.CpuSet | None, leaser: Leaser
                ) -> tuple[base.CpuSet, bool]:
+        key = (group, Knob.CPU_SET)
         # First, since to lease a set is to read it.
-        leaser.hold(group, Knob.CPU_SET, before.foreign() if before else None)
+        theirs = before.foreign() if before else None
+        if (before is None or theirs or before.grown()
+                or key not in self._leases.held()
+                or key in self._leases.lost()):
+            leaser.hold(*key, theirs)
         cpu_set = before or self._driver.fast_cpu_set(group)
-        state = self._leases.held().get((group, Knob.CPU_SET))
+        state = self._leases.held().get(key)
         due = cpu_set.refresh(state.original.actions if state else ())
         return cpu_set, due
 

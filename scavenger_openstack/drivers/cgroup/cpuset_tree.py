@@ -160,6 +160,10 @@ class FastCpuSet:
             self._refresh()
         return self.leased()
 
+    def grown(self) -> bool:
+        """See :class:`scavenger_openstack.drivers.base.CpuSet`."""
+        return self._root.directory.version == 1
+
     def leased(self) -> bool:
         """Note that the lease has what :meth:`foreign` returned last.
 

@@ -136,6 +136,12 @@ class CpuSet:
             theirs.update(sets)
         return theirs
 
+    def grown(self) -> bool:
+        """See :class:`scavenger_openstack.drivers.base.CpuSet`."""
+        return self._version == 1 and (
+            self._directory.links() != self._links
+            or len(self._moved) != len(self._parts))
+
     def refresh(self, leased: Sequence[base.RestoreAction]) -> bool:
         """See :class:`scavenger_openstack.drivers.base.CpuSet`.
 

@@ -67,12 +67,16 @@ class Group:
 
     def __init__(self) -> None:
         self.written: list[frozenset[int]] = []
+        self.is_grown = False
 
     def set(self, cpus: frozenset[int]) -> None:
         self.written.append(cpus)
 
     def foreign(self) -> dict[int, frozenset[int]]:
         return {}
+
+    def grown(self) -> bool:
+        return self.is_grown
 
     def refresh(self, leased: Sequence[base.RestoreAction]) -> bool:
         return False
@@ -92,6 +96,7 @@ class Host:
         self.refused: dict[str, errors.DriverError] = {}
         self.holds = 0
         self.held_groups: set[str] = set()
+        self.lost_keys: set[KnobKey] = set()
 
     def fast_cpu_set(self, group: str) -> Group:
         return self.groups.setdefault(group, Group())
@@ -109,6 +114,9 @@ class Host:
             'file': 'cpuset.cpus', 'text': text}]))
                 for number, (group, text) in enumerate(
                     self.originals.items())}
+
+    def lost(self) -> set[KnobKey]:
+        return self.lost_keys
 
     def hold(self, workload: str, knob: Knob,
              theirs: Mapping[int, frozenset[int]] | None) -> None:
@@ -278,6 +286,20 @@ class TestVms(IsolationTestCase):
     def test_no_lease(self) -> None:
         """That is no fault of one group."""
         self.start()
+        fault: Any = errors.NotRestorable('no watcher')
+        self.host.refused[VM] = fault
+        self.assertEqual(settle.NO_FAST_LOOP, self.follow(range(16), vm()))
+        self.assertEqual('off: no watcher', self.state())
+
+    def test_what_is_leased_once(self) -> None:
+        """Again only if its lease may lack something, or restores nothing."""
+        self.start()
+        self.host.originals = {VM: '0-15', GROUP: '0-15'}
+        for grown, holds in ((False, 2), (False, 2), (True, 3), (False, 3)):
+            self.host.groups.setdefault(VM, Group()).is_grown = grown
+            self.follow(range(16), vm())
+            self.assertEqual(holds, self.host.holds)
+        self.host.lost_keys = {(VM, Knob.CPU_SET)}
         fault: Any = errors.NotRestorable('no watcher')
         self.host.refused[VM] = fault
         self.assertEqual(settle.NO_FAST_LOOP, self.follow(range(16), vm()))

@@ -117,10 +117,13 @@ class Version1(FastCase):
     def test_a_vcpu_is_plugged_in(self) -> None:
         self.move(3)
         self.host.cgroup(f'{ONE}/vcpu2')
-        self.cpus.refresh(self.taken)
+        for _ in range(2):
+            self.assertTrue(self.cpus.grown())
+            self.cpus.refresh(self.taken)
         self.move(4)        # it has no lease yet
         self.assertEqual([{4}, ALL], self.sets('vcpu1', 'vcpu2'))
         self.assertTrue(self.tick())
+        self.assertFalse(self.cpus.grown())
         self.move(4)
         self.assertEqual([{4}], self.sets('vcpu2'))
         self.assertFalse(self.tick())
