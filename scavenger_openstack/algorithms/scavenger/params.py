@@ -93,6 +93,13 @@ class Params:
                 'and the more there are, the less CPU time background work '
                 'gets.',
         'source': 'not in the paper'})
+    ipc_contenders: bool = dataclasses.field(default=True, metadata={
+        'help': 'Limit by the instructions per cycle only the background '
+                'work that misses the shared cache enough to disturb '
+                'others; all of it where misses are not measurable, and '
+                'while threads have to share cores. False: limit all '
+                'background work, as the paper does.',
+        'source': 'not in the paper'})
     min_headroom: float = dataclasses.field(default=0.02, metadata={
         'help': 'Least share of the capacity of memory or of a link that '
                 "stays free above the foreground's mean, also when its use "

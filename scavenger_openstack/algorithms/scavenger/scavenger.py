@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import math
 from typing import Any
 
@@ -27,6 +28,7 @@ from scavenger_openstack.algorithms.floors import floors as floors_of
 from scavenger_openstack.algorithms.floors import Overcommitted
 from scavenger_openstack.algorithms.max_min import split
 from scavenger_openstack.algorithms import saved_state
+from scavenger_openstack.algorithms.scavenger.contenders import Contenders
 from scavenger_openstack.algorithms.scavenger.leftover import Leftover
 from scavenger_openstack.algorithms.scavenger.params import Params as Params
 from scavenger_openstack.algorithms.scavenger import pins as cpu_pins
@@ -98,6 +100,7 @@ class Controller:
         self._memory = self._new_memory()
         self._links: dict[str, Resource] = {}
         self._quota = self._new_quota()
+        self._contenders = Contenders()
         self._leftover = Leftover(
             share=self.params.cpu_leftover_share,
             demand_factor=self.params.demand_factor,
@@ -197,6 +200,7 @@ class Controller:
             self._links = {}
         if gap_s > params.ipc_window_s:
             self._quota = self._new_quota()
+            self._contenders = Contenders()
 
     def _regulate_memory(self, tick: _Tick) -> dict[str, Any]:
         memory, rates, background = self._memory, tick.rates, tick.background
@@ -287,7 +291,13 @@ class Controller:
 
     def _regulate_quota(self, tick: _Tick, *, crowded: bool,
                         ) -> dict[str, Any]:
-        quota, background = self._quota, tick.background
+        quota = self._quota
+        background: Sequence[types.WorkloadRates] = tick.background
+        if (self.params.use_ipc and self.params.ipc_contenders
+                and not crowded):
+            background = self._contenders.step(
+                self._time_s, tick.foreground, background,
+                tick.rates.topology)
         floors = floors_of(background, types.Knob.CPU_CORES)
         weights = [rated[0].vcpus for rated in background]
         minimum = math.fsum(floors)
@@ -323,7 +333,8 @@ class Controller:
         return {'saved_s': self._time_s, 'memory': self._memory.state(),
                 'links': {link: resource.state()
                           for link, resource in self._links.items()},
-                'quota': self._quota.state()}
+                'quota': self._quota.state(),
+                'contenders': self._contenders.state()}
 
     def load(self, state: Mapping[str, Any], now: float) -> None:
         """Go on from a state that is not older than its windows.
@@ -345,6 +356,7 @@ class Controller:
                     self._links[link].load(kept)
             if state.get('quota'):
                 self._quota.load(state['quota'])
+            self._contenders.load(state.get('contenders') or ())
         except saved_state.UNREADABLE:
             self._time_s = -math.inf
             self._forget(math.inf)
