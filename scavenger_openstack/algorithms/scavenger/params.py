@@ -120,6 +120,27 @@ class Params:
         'help': 'Limit the memory of background work to what the '
                 'foreground leaves. False: its memory is not limited.',
         'source': 'Scavenger, section 4.2'})
+    use_page_cache: bool = dataclasses.field(default=True, metadata={
+        'help': 'Count the page cache of background work, too, and take it '
+                'back while the foreground reads again from disk what it had '
+                'in its page cache. False: background work may displace all '
+                'page cache of the foreground.',
+        'source': 'not in the paper'})
+    page_cache_refault_bytes_per_s: float = dataclasses.field(
+        default=262144.0, metadata={
+            'help': 'Bytes per second that the foreground as a whole may read '
+                    'again from disk, having had them in its page cache, '
+                    'before background work loses page cache. Less protects '
+                    'the page cache of the foreground more, and lets '
+                    'background work grow more slowly.',
+            'min': 0.0, 'max': 1e12, 'source': 'not in the paper'})
+    page_cache_step: float = dataclasses.field(default=0.01, metadata={
+        'help': 'Share of all memory by which background work may grow in '
+                'five ticks where no memory is free, at the cost of page '
+                'cache that the foreground may not need. More gives idle page '
+                'cache away sooner, and takes more at a time of what is '
+                'needed.',
+        'min': 0.0001, 'max': 0.5, 'source': 'not in the paper'})
     use_network: bool = dataclasses.field(default=True, metadata={
         'help': 'Limit the sending rate of background work to what the '
                 'foreground leaves on each shared link. False: its sending '

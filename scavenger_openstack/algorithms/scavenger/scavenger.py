@@ -7,8 +7,8 @@ Javadi, Suresh, Wajahat, Gandhi.  *Scavenger: A Black-Box Batch Workload
 Resource Manager for Improving Utilization in Cloud Environments*.  SoCC
 2019.  Section 4; defaults from section 6.1.  Memory and network (4.2, 4.3)
 share the rule in ``reserve``, x(t) is in ``usage``, the quota by IPC (4.4) in
-``quota``, that by what is left over (ours) in ``leftover``, what can be tuned
-in ``params``.
+``quota``, that by what is left over (ours) in ``leftover``, the page cache
+(ours) in ``page_cache``, what can be tuned in ``params``.
 
 Weird input: ``None``, NaN and infinite numbers are no signal (the rule is
 off, or holds and then goes to the floor); so is a capacity of 0.  A step
@@ -30,6 +30,7 @@ from scavenger_openstack.algorithms.max_min import split
 from scavenger_openstack.algorithms import saved_state
 from scavenger_openstack.algorithms.scavenger.contenders import Contenders
 from scavenger_openstack.algorithms.scavenger.leftover import Leftover
+from scavenger_openstack.algorithms.scavenger import page_cache
 from scavenger_openstack.algorithms.scavenger.params import Params as Params
 from scavenger_openstack.algorithms.scavenger import pins as cpu_pins
 from scavenger_openstack.algorithms.scavenger.quota import Quota
@@ -106,6 +107,7 @@ class Controller:
             demand_factor=self.params.demand_factor,
             blind_ticks=self.params.blind_ticks)
         self._frozen: dict[str, float] = {}
+        self._page_cache = page_cache.PageCache(self.params)
         self._overcommitted = Overcommitted(host, boot_id)
 
     def _new_memory(self) -> Resource:
@@ -137,6 +139,7 @@ class Controller:
                               for link in self._links.values())):
             resource.tune(c=c, min_headroom=p.min_headroom,
                           blind_ticks=p.blind_ticks)
+        self._page_cache.params = p
         self._quota.tune(
             c=p.ipc_c, min_cores=p.ipc_min_cores,
             min_deviation=p.ipc_min_deviation,
@@ -161,6 +164,8 @@ class Controller:
         facts: dict[str, Any] = {}
         if params.use_memory:
             facts['memory'] = self._regulate_memory(tick)
+        if params.use_page_cache:
+            facts['page_cache'] = self._regulate_page_cache(tick)
         if params.use_network:
             facts['network'] = self._regulate_network(tick)
         crowded, cpus = False, cpu_pins.usable(rates.topology)
@@ -196,6 +201,7 @@ class Controller:
         if gap_s > params.memory_window_s:
             self._memory = self._new_memory()
             self._frozen = {}
+            self._page_cache = page_cache.PageCache(params)
         if gap_s > params.network_window_s:
             self._links = {}
         if gap_s > params.ipc_window_s:
@@ -220,12 +226,12 @@ class Controller:
             self._frozen = {}
             return facts
         floors = floors_of(background, types.Knob.MEMORY_BYTES)
-        weights = [rated[0].vcpus for rated in background]
         budget = memory.budget()
         if rule == 'holding':
             self._frozen = {}
             tick.shortage_bytes = sum(measured) - budget
-            shares = split(budget, self._demands(used), weights, floors)
+            shares = usage.memory_shares(budget, background, used,
+                                         self._demands(used), floors)
         else:       # nothing is killed in the initial window: DESIGN 7.3
             # No growth beyond current use: what each used when this began,
             # or now, if a limit could not be set at once.
@@ -235,7 +241,8 @@ class Controller:
             self._frozen = {rated[0].id: share for rated, share in
                             zip(background, shares, strict=True)}
             if rule == 'learning' and math.fsum(shares) > budget:
-                shares = split(budget, shares, weights, floors)
+                shares = usage.memory_shares(budget, background, used, shares,
+                                             floors)
         if rule != 'blind':
             tick.check(str(types.Knob.MEMORY_BYTES), floors, budget)
         limits = [(rated, share) for rated, share, low in
@@ -244,6 +251,25 @@ class Controller:
         tick.cap([rated for rated, _ in limits], types.Knob.MEMORY_BYTES,
                  [share for _, share in limits],
                  reason(facts, 'memory', 'GiB', GIB, len(background)))
+        return facts
+
+    def _regulate_page_cache(self, tick: _Tick) -> dict[str, Any]:
+        background, rule = tick.background, self._page_cache
+        floors = floors_of(background, types.Knob.MEMORY_BYTES)
+        shares = rule.step(self._time_s, tick.rates, background, floors)
+        facts = rule.facts()
+        # So far there are limits of memory alone; the tighter one counts.
+        before = {cap.workload: float(cap.value) for cap in tick.caps}
+        limits = {rated[0].id: (rated, share) for rated, share, low in
+                  zip(background, shares or (), floors, strict=bool(shares))
+                  if share < before.get(rated[0].id, math.inf)
+                  and usage.binds(share, rated, low)}
+        if limits:
+            tick.caps = [cap for cap in tick.caps
+                         if cap.workload not in limits]
+            workloads, values = zip(*limits.values(), strict=True)
+            tick.cap(workloads, types.Knob.MEMORY_BYTES, values,
+                     page_cache.reason(facts, len(background)))
         return facts
 
     def _regulate_network(self, tick: _Tick) -> dict[str, Any]:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import math
 
+from scavenger_openstack.algorithms.max_min import split
 from scavenger_openstack.algorithms import sharing
 from scavenger_openstack.types import WorkloadRates
 
@@ -43,6 +45,28 @@ def binds(limit: float, rated: WorkloadRates, floor: float) -> bool:
         return False
     used = rated.memory_bytes
     return floor < own and (used is None or used > own)
+
+
+def memory_shares(budget: float, background: Sequence[WorkloadRates],
+                  used: Sequence[float | None], demands: Sequence[float],
+                  floors: Sequence[float]) -> list[float]:
+    """Share out a budget of memory in bytes.
+
+    Of a workload whose memory follows no limit, what it uses is gone, and of
+    one of which that is not known all that it may use: nothing is given to
+    others that it is to give back.  Source: DESIGN 7.6; this is ours.
+    """
+    weights = [rated[0].vcpus for rated in background]
+    shares = split(budget, demands, weights, floors)
+    kept = [low if not rated[0].memory_kept else max(
+        low, (rated[0].memory_allotment_bytes or 0.0) if use is None else use)
+        for rated, use, low in zip(background, used, floors, strict=True)]
+    if kept == list(floors):
+        return shares
+    return [share if rated[0].memory_kept else rest
+            for rated, share, rest in zip(
+                background, shares, split(budget, demands, weights, kept),
+                strict=True)]
 
 
 def foreground_rate(sent: float | None, background: float,

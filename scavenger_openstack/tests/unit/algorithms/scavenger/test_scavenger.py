@@ -19,6 +19,7 @@ from scavenger_openstack.algorithms.scavenger.scavenger import Params
 from scavenger_openstack.algorithms.scavenger.scavenger import samples
 from scavenger_openstack.algorithms.scavenger.usage import foreground_memory
 from scavenger_openstack.algorithms.scavenger.usage import foreground_rate
+from scavenger_openstack.algorithms.scavenger.usage import memory_shares
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Knob
@@ -85,6 +86,24 @@ class EquationsTest(testtools.TestCase):
         self.assertTrue(math.isnan(
             foreground_memory(100, math.nan, 0.0) or 0.0))
         self.assertEqual(-math.inf, foreground_memory(100, math.inf, 0.0))
+
+    def test_memory_that_follows_no_limit_is_gone(self) -> None:
+        kept = dataclasses.replace(
+            VM, id='kept', priority=Priority.BACKGROUND, memory_kept='why')
+        other = dataclasses.replace(kept, id='other', memory_kept='')
+
+        def shares(first: Workload, used: float | None) -> list[float]:
+            rated = [use(first, used), use(A, 100)]
+            return memory_shares(1000.0, rated, [used, 100.0],
+                                 [used or 0.0, 500.0], [50.0, 50.0])
+
+        # One whose balloon answers gives back what the other can use.
+        self.assertEqual([500.0, 500.0], shares(other, 900.0))
+        # This one is asked for the same, and nothing is relied on.
+        self.assertEqual([500.0, 100.0], shares(kept, 900.0))
+        self.assertEqual([450.0, 550.0], shares(kept, 400.0))
+        # It may use all of its RAM.
+        self.assertEqual(50.0, shares(kept, None)[1])
 
     def test_foreground_rate(self) -> None:
         self.assertEqual(30.0, foreground_rate(50.0, 20.0))
