@@ -26,8 +26,8 @@ class Params:
         'help': 'Seconds of memory use that make the mean and the standard '
                 'deviation, and that memory use must stay low before the '
                 'reserve shrinks. For as long after a start, background '
-                'work gets no more memory than it has. Longer gives fewer '
-                'violations and a slower return of memory.',
+                'work may grow into half of what is available. Longer gives '
+                'fewer violations and a slower return of memory.',
         'min': 2.0, 'max': 86400.0, 'source': 'Scavenger, section 6.1'})
     network_c: float = dataclasses.field(default=2.0, metadata={
         'help': "Standard deviations of the foreground's sending rate that "

@@ -37,6 +37,7 @@ from scavenger_openstack.algorithms.scavenger.quota import Quota
 from scavenger_openstack.algorithms.scavenger.reserve import reason
 from scavenger_openstack.algorithms.scavenger.reserve import Resource
 from scavenger_openstack.algorithms.scavenger import usage
+from scavenger_openstack.algorithms.scavenger.usage import groups as groups
 from scavenger_openstack.algorithms.signals import number
 from scavenger_openstack.algorithms.window import samples as samples
 from scavenger_openstack import types
@@ -106,7 +107,7 @@ class Controller:
             share=self.params.cpu_leftover_share,
             demand_factor=self.params.demand_factor,
             blind_ticks=self.params.blind_ticks)
-        self._frozen: dict[str, float] = {}
+        self._memory_window = usage.MemoryWindow()
         self._page_cache = page_cache.PageCache(self.params)
         self._overcommitted = Overcommitted(host, boot_id)
 
@@ -200,7 +201,7 @@ class Controller:
         gap_s = gap_s if gap_s > 2 * self._interval_s else 0.0
         if gap_s > params.memory_window_s:
             self._memory = self._new_memory()
-            self._frozen = {}
+            self._memory_window = usage.MemoryWindow()
             self._page_cache = page_cache.PageCache(params)
         if gap_s > params.network_window_s:
             self._links = {}
@@ -223,26 +224,18 @@ class Controller:
         facts = memory.facts()
         rule = memory.rule
         if rule == 'off' or not background:
-            self._frozen = {}
+            self._memory_window = usage.MemoryWindow()
             return facts
         floors = floors_of(background, types.Knob.MEMORY_BYTES)
         budget = memory.budget()
         if rule == 'holding':
-            self._frozen = {}
+            self._memory_window = usage.MemoryWindow()
             tick.shortage_bytes = sum(measured) - budget
             shares = usage.memory_shares(budget, background, used,
                                          self._demands(used), floors)
-        else:       # nothing is killed in the initial window: DESIGN 7.3
-            # No growth beyond current use: what each used when this began,
-            # or now, if a limit could not be set at once.
-            shares = [max(self._frozen.get(rated[0].id, 0.0), use or 0.0, low)
-                      for rated, use, low in zip(background, used, floors,
-                                                 strict=True)]
-            self._frozen = {rated[0].id: share for rated, share in
-                            zip(background, shares, strict=True)}
-            if rule == 'learning' and math.fsum(shares) > budget:
-                shares = usage.memory_shares(budget, background, used, shares,
-                                             floors)
+        else:
+            shares = self._memory_window.shares(
+                background, used, floors, budget, growth=rule == 'learning')
         if rule != 'blind':
             tick.check(str(types.Knob.MEMORY_BYTES), floors, budget)
         limits = [(rated, share) for rated, share, low in
@@ -404,9 +397,3 @@ def _regulate_cpu_set(tick: _Tick
         tick.caps += [types.Cap(group, types.Knob.CPU_SET, text, NAME, why)
                       for group in groups(tick.background)]
     return crowded, allowed, {'allowed': text, 'pinned': pinned}
-
-
-def groups(background: Iterable[types.WorkloadRates]) -> list[str]:
-    """The groups that ``cpu_idle`` and ``cpu_set`` are set on, each once."""
-    return list(dict.fromkeys(
-        rated[0].group or rated[0].id for rated in background))
