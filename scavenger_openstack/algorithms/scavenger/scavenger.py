@@ -323,8 +323,12 @@ class Controller:
         maximum = max(len(tick.rates.topology) or math.fsum(
             number(weight) or 0.0 for weight in weights),
                       minimum + self.params.ipc_quota_increase_cores)
+        used = usage.known(rated.cpu_cores for rated in background)
         if self.params.use_ipc:
-            quota.observe(tick.foreground, minimum=minimum, maximum=maximum)
+            quota.observe(
+                tick.foreground, minimum=minimum, maximum=maximum,
+                used=math.fsum(use or 0.0 for use in used)
+                if self.params.ipc_contenders else None)
         facts = quota.facts()
         cores = quota.cores
         if crowded:
@@ -336,7 +340,6 @@ class Controller:
             why = (f'IPC of {quota.by or "no foreground workload"} asks to '
                    f'{quota.verdict.name.lower()}: {cores:.2f} cores for '
                    'all background workloads')
-        used = usage.known(rated.cpu_cores for rated in background)
         tick.cap(background, types.Knob.CPU_CORES,
                  split(cores, self._demands(used), weights, floors), why)
         return facts
