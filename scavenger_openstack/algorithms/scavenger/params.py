@@ -41,6 +41,14 @@ class Params:
                 'low before the reserve shrinks. For as long after a start, '
                 'background work sends at its floor.',
         'min': 2.0, 'max': 86400.0, 'source': 'Scavenger, section 6.1'})
+    network_wait_s: float = dataclasses.field(default=0.0005, metadata={
+        'help': 'Seconds that a packet of the foreground may wait before a '
+                'shared link on average: background work keeps the link no '
+                'busier (49 % of 1 Gbit/s, 91 % of 10 Gbit/s). Less keeps '
+                'answers of the foreground faster and background transfers '
+                'slower. 0: background work may fill the link up to the '
+                'reserve, as in the paper.',
+        'min': 0.0, 'max': 10.0, 'source': 'not in the paper'})
     ipc_c: float = dataclasses.field(default=1.0, metadata={
         'help': 'Standard deviations by which the instructions per cycle of '
                 'a foreground workload may differ from their mean before '

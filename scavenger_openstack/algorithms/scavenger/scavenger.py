@@ -6,9 +6,10 @@
 Javadi, Suresh, Wajahat, Gandhi.  *Scavenger: A Black-Box Batch Workload
 Resource Manager for Improving Utilization in Cloud Environments*.  SoCC
 2019.  Section 4; defaults from section 6.1.  Memory and network (4.2, 4.3)
-share the rule in ``reserve``, x(t) is in ``usage``, the quota by IPC (4.4) in
-``quota``, that by what is left over (ours) in ``leftover``, the page cache
-(ours) in ``page_cache``, what can be tuned in ``params``.
+share the rule in ``reserve``, x(t) is in ``usage``, how busy a link may be
+(ours) in ``link``, the quota by IPC (4.4) in ``quota``, that by what is left
+over (ours) in ``leftover``, the page cache (ours) in ``page_cache``, what can
+be tuned in ``params``.
 
 Weird input: ``None``, NaN and infinite numbers are no signal (the rule is
 off, or holds and then goes to the floor); so is a capacity of 0.  A step
@@ -30,6 +31,7 @@ from scavenger_openstack.algorithms.max_min import split
 from scavenger_openstack.algorithms import saved_state
 from scavenger_openstack.algorithms.scavenger.contenders import Contenders
 from scavenger_openstack.algorithms.scavenger.leftover import Leftover
+from scavenger_openstack.algorithms.scavenger import link as shared_link
 from scavenger_openstack.algorithms.scavenger import page_cache
 from scavenger_openstack.algorithms.scavenger.params import Params as Params
 from scavenger_openstack.algorithms.scavenger import pins as cpu_pins
@@ -45,7 +47,7 @@ from scavenger_openstack import types
 NAME = 'scavenger'
 FULL = ('the host is full: with cpu.idle QEMU would not answer; the CPU quota '
         'alone limits the VM')
-GIB, MBIT = 2.0 ** 30, 125_000.0
+GIB, MBIT, MS_PER_S = 2.0 ** 30, 125_000.0, 1000.0
 
 
 class _Tick:
@@ -171,7 +173,10 @@ class Controller:
             facts['network'] = self._regulate_network(tick)
         crowded, cpus = False, cpu_pins.usable(rates.topology)
         if params.use_cpu_set and cpus:
-            crowded, cpus, facts['cpu_set'] = _regulate_cpu_set(tick)
+            crowded, cpus, caps, facts['cpu_set'] = cpu_pins.limits(
+                tick.foreground, groups(tick.background), rates.topology,
+                NAME)
+            tick.caps += caps
         if params.use_ipc or crowded:
             facts['ipc'] = self._regulate_quota(tick, crowded=crowded)
         if params.use_cpu_idle:
@@ -296,16 +301,21 @@ class Controller:
             if rule == 'off' or not senders:
                 continue
             shares = floors = floors_of(senders, types.Knob.EGRESS_BYTES_PER_S)
-            budget = resource.budget()
+            if rule != 'blind':
+                tick.check(f'{types.Knob.EGRESS_BYTES_PER_S} {link}', floors,
+                           resource.budget())
+            wait_s = self.params.network_wait_s
+            budget = facts[link]['budget'] = shared_link.budget(
+                resource.capacity or 0.0, resource.reserved(), wait_s)
+            why = reason(facts[link], f'sending over {link}', 'Mbit/s', MBIT,
+                         len(senders))
             if rule == 'holding':
                 shares = split(budget, self._demands(sent),
                                [sender[0].vcpus for sender in senders], floors)
-            if rule != 'blind':
-                tick.check(f'{types.Knob.EGRESS_BYTES_PER_S} {link}', floors,
-                           budget)
-            tick.cap(senders, types.Knob.EGRESS_BYTES_PER_S, shares,
-                     reason(facts[link], f'sending over {link}', 'Mbit/s',
-                            MBIT, len(senders)))
+                if wait_s:
+                    why += (f'; a packet of the foreground may wait '
+                            f'{wait_s * MS_PER_S:g} ms on average')
+            tick.cap(senders, types.Knob.EGRESS_BYTES_PER_S, shares, why)
         return facts
 
     def _regulate_quota(self, tick: _Tick, *, crowded: bool,
@@ -382,21 +392,3 @@ class Controller:
         except saved_state.UNREADABLE:
             self._time_s = -math.inf
             self._forget(math.inf)
-
-
-def _regulate_cpu_set(tick: _Tick
-                      ) -> tuple[bool, frozenset[int], dict[str, Any]]:
-    """Whether no CPU is free, those that the background has, and facts."""
-    every = cpu_pins.usable(tick.rates.topology)
-    allowed, _, pinned = cpu_pins.of(tick.foreground, every)
-    crowded = not allowed
-    why = (f'{len(every) - len(allowed)} of {len(every)} CPUs belong to '
-           f'pinned foreground workloads')
-    if crowded:
-        allowed = frozenset((max(every),))
-        why += ': one CPU, at the quota floor'
-    text = types.format_cpus(allowed)
-    if crowded or len(allowed) < len(every):
-        tick.caps += [types.Cap(group, types.Knob.CPU_SET, text, NAME, why)
-                      for group in groups(tick.background)]
-    return crowded, allowed, {'allowed': text, 'pinned': pinned}

@@ -151,12 +151,19 @@ class LimitProperties(testtools.TestCase):
                     continue
                 if knob is EGRESS and seen['rule'] == 'learning':
                     self.assertEqual(least, total)
-                budget = CAPACITY[knob] - seen['upper']
+                budget = left = CAPACITY[knob] - seen['upper']
+                if knob is EGRESS and params.network_wait_s:
+                    # On a slow link 1 ms of it is a burst.
+                    busy = params.network_wait_s / (
+                        params.network_wait_s + 0.001)
+                    budget = max(left - (1 - busy) * CAPACITY[knob],
+                                 0.1 * max(0.0, left))
                 self.assertLessEqual(total, max(budget, least) + 1e-6)
                 if seen['rule'] == 'holding':
                     self.assertGreater(total, max(budget, least)
                                        - len(found) - 1e-6)
-                self.assertEqual(max(0.0, budget), seen['budget'])
+                self.assertAlmostEqual(max(0.0, budget), seen['budget'],
+                                       places=3)
 
     @given(strategies.params, strategies.curves(gaps=True),
            st.integers(0, 3000 * strategies.MIB))
@@ -253,7 +260,8 @@ class LimitProperties(testtools.TestCase):
                 knob for knob in KNOBS
                 if limited(look, knob)
                 and facts(decision, knob)['rule'] in ('learning', 'holding')
-                and floors(look, knob) > facts(decision, knob)['budget']}
+                and floors(look, knob) > max(
+                    0.0, CAPACITY[knob] - facts(decision, knob)['upper'])}
             self.assertEqual(
                 expected, {Knob(incident.signal.partition(' ')[0])
                            for incident in decision.incidents})

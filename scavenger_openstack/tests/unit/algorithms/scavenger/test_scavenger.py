@@ -41,7 +41,8 @@ B = Workload('/batch/b', Priority.BACKGROUND, group='/batch', vcpus=3.0,
 VM = Workload('vm', Priority.FOREGROUND, interfaces=('vf',),
               memory_allotment_bytes=2000.0 * MIB)
 # Windows of 4 and 3 samples, so that a curve fits on a screen.
-SMALL = Params(memory_window_s=4.0, network_window_s=3.0, ipc_window_s=3.0)
+SMALL = Params(memory_window_s=4.0, network_window_s=3.0, ipc_window_s=3.0,
+               network_wait_s=0.0)
 
 
 def rates(workloads: Iterable[WorkloadRates], *, foreground_mib: float = 0,
