@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import dataclasses
 import math
 
+from scavenger_openstack.drivers.kernel import disk_places
 from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.drivers.libvirt.domain_cache import Snapshot
 from scavenger_openstack.drivers.libvirt import file_knobs
@@ -86,7 +87,11 @@ class Allowed:
     def workload(self, snapshot: Snapshot) -> Workload:
         """The domain in the words of the controllers."""
         domain = snapshot.domain
-        workload = domain.workload(created_s=snapshot.started / TICKS_PER_S)
+        workload = dataclasses.replace(
+            domain.workload(created_s=snapshot.started / TICKS_PER_S),
+            disks=tuple(dict.fromkeys(
+                place for disk in domain.disks
+                for place in disk_places.of(disk.path, self._root_dir))))
         if domain.whole_cores and workload.dedicated_cpus:
             workload = dataclasses.replace(
                 workload, dedicated_cpus=frozenset().union(

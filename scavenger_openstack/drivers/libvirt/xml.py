@@ -64,11 +64,13 @@ class Disk(NamedTuple):
     """One disk, and those of its ``iotune`` limits that are not 0.
 
     ``group``: the disks of the domain with this name share their limits.
+    ``path``: the file or device of the host that it is, '' for others.
     """
 
     target: str
     iotune: Mapping[str, int]
     group: str | None = None
+    path: str = ''
 
     def family(self, what: str) -> str | None:
         """Return whether the limit on ``bytes`` or ``iops`` is a ``total`` or
@@ -297,7 +299,9 @@ def _disks(root: ElementTree.Element) -> Iterator[Disk]:
         yield Disk(name, {
             element.tag: limit for element in some(disk.find('iotune'), 64)
             if element.tag != 'group_name' and (limit := count(element.text))},
-            disk.findtext('iotune/group_name'))
+            disk.findtext('iotune/group_name'),
+            '' if source is None else source.get('file') or source.get(
+                'dev') or '')
 
 
 def _interface(element: ElementTree.Element) -> str | None:

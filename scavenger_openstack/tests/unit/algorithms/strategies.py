@@ -36,7 +36,8 @@ LINK = 1_000_000.0
 MEMORY = Knob.MEMORY_BYTES
 EGRESS = Knob.EGRESS_BYTES_PER_S
 CORES = Knob.CPU_CORES
-SMALL = Params(memory_window_s=4.0, network_window_s=3.0, ipc_window_s=3.0)
+SMALL = Params(memory_window_s=4.0, network_window_s=3.0, ipc_window_s=3.0,
+               network_wait_s=0.0)
 """Windows of 4 and 3 samples, at one per second."""
 
 FLAT = {cpu: Cpu(cpu, 0, 0) for cpu in range(4)}
@@ -62,6 +63,7 @@ params = st.builds(
     memory_c=amounts(6.0), network_c=amounts(6.0), ipc_c=amounts(6.0),
     memory_window_s=st.sampled_from((2.0, 4.0, 5.0)),
     network_window_s=st.sampled_from((2.0, 3.0, 5.0)),
+    network_wait_s=st.sampled_from((0.0, 0.0005, 0.01)),
     ipc_window_s=st.sampled_from((2.0, 3.0, 5.0)),
     ipc_quota_increase_cores=st.floats(0.01, 2.0),
     ipc_quota_decrease_factor=st.floats(1.01, 8.0),
