@@ -15,7 +15,7 @@ file server read again from disk that it had in the page cache; what the job
 has read.
 
     sudo python benchmarks/agent/page_cache.py [--rounds 3] [--seconds 20]
-        [--settle 40] [--ways quiet,hog,ours]
+        [--settle 90] [--ways quiet,hog,ours]
 
 Needs nginx, and 1.5 GiB below --directory, on a disk.
 """
@@ -247,8 +247,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--rounds', type=int, default=3)
     parser.add_argument('--seconds', type=float, default=20)
-    parser.add_argument('--settle', type=float, default=40,
-                        help='seconds that an agent has before a round (40)')
+    parser.add_argument('--settle', type=float, default=90,
+                        help='seconds that an agent has before a round (90)')
     parser.add_argument('--ways', default=','.join(WAYS))
     parser.add_argument('--directory', type=pathlib.Path,
                         default=pathlib.Path('/var/tmp'))

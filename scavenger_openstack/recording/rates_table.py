@@ -185,8 +185,8 @@ class Table:
         return host
 
     def _rates(self, cells: Cells) -> types.WorkloadRates:
-        numbers = {name: _number(cells, name)
-                   for name in (*RATES, *OPTIONAL_RATES)}
+        numbers: dict[str, Any] = {name: _number(cells, name)
+                                   for name in (*RATES, *OPTIONAL_RATES)}
         memory = numbers.pop('memory_bytes')
         return types.WorkloadRates(
             self._workload(cells), 0.0, **numbers,

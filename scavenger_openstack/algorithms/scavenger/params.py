@@ -26,8 +26,8 @@ class Params:
         'help': 'Seconds of memory use that make the mean and the standard '
                 'deviation, and that memory use must stay low before the '
                 'reserve shrinks. For as long after a start, background '
-                'work gets no more memory than it has. Longer gives fewer '
-                'violations and a slower return of memory.',
+                'work may grow into half of what is available. Longer gives '
+                'fewer violations and a slower return of memory.',
         'min': 2.0, 'max': 86400.0, 'source': 'Scavenger, section 6.1'})
     network_c: float = dataclasses.field(default=2.0, metadata={
         'help': "Standard deviations of the foreground's sending rate that "
@@ -108,6 +108,13 @@ class Params:
                 'more there are. False: each is judged as if it were alone, '
                 'and the more there are, the less CPU time background work '
                 'gets.',
+        'source': 'not in the paper'})
+    ipc_contenders: bool = dataclasses.field(default=True, metadata={
+        'help': 'Limit by the instructions per cycle only the background '
+                'work that misses the shared cache enough to disturb '
+                'others; all of it where misses are not measurable, and '
+                'while threads have to share cores. False: limit all '
+                'background work, as the paper does.',
         'source': 'not in the paper'})
     min_headroom: float = dataclasses.field(default=0.02, metadata={
         'help': 'Least share of the capacity of memory or of a link that '

@@ -35,16 +35,21 @@ from typing import Any
 
 from scavenger_openstack.algorithms.window import quantity
 from scavenger_openstack.algorithms.window import Window
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import THE_BACKGROUND
 from scavenger_openstack.types import WorkloadRates
 
 PHASE_FACTOR = 2.0
 """Beyond mu +/- 2 * c * sigma the foreground is in a new phase: Scavenger,
 section 4.4."""
 
-
 LEAST_WAYS = 1.0
 """What the background keeps of a cache; a CPU may divide no fewer than some
 more."""
+
+BINDING = 0.8
+"""Only a quota of which so much is used is proved harmless."""
 
 NORMAL = NormalDist()
 
@@ -136,6 +141,8 @@ class Quota:
       whole rule is ``active`` once there was one IPC.
     * One whose IPC was there and is missing while it runs holds the quota
       for ``blind_ticks`` ticks, then asks for the minimum.
+    * After harm the quota grows beyond ``proved``, a part of what was used
+      then, only while it is used up: what rested meets its last good quota.
     * One that is learning (its first ``size`` samples, or again after a new
       phase) asks for the minimum: the baseline must not contain what the
       background does.  mu and sigma stay until the next phase.
@@ -153,6 +160,7 @@ class Quota:
         self.verdict = Verdict.MINIMUM
         self.by = ''
         self.phases = 0
+        self.proved = math.inf
         self._c = self._c_each = c
         self._size = size
         self._smoothing = smoothing
@@ -185,11 +193,14 @@ class Quota:
 
     def observe(self, foreground: Iterable[WorkloadRates], *,
                 minimum: float, maximum: float,
-                ways: int | None = None) -> None:
+                ways: int | None = None, used: float | None = None) -> None:
         """Take this tick's IPCs and move the quota, in cores, and the ways.
 
         :param ways: of a cache, all together
+        :param used: of what the quota is for, in cores; with it, a quota
+            that hurt once grows beyond its half only while it is used up
         """
+        phases = self.phases
         baselines: dict[tuple[str, float], _Baseline] = {}
         verdict, by = Verdict.GROW, ''
         self._c_each = family_factor(
@@ -212,10 +223,16 @@ class Quota:
         self._baselines = baselines
         self.verdict, self.by = verdict, by
         verdict = self._move_ways(verdict, ways)
+        cores = minimum if self.cores is None else self.cores
+        if used is not None:
+            if verdict is Verdict.SHRINK or self.phases > phases:
+                self.proved = min(cores, used) / self._decrease
+            elif (verdict is Verdict.GROW and cores >= self.proved
+                    and used < BINDING * cores):
+                verdict = Verdict.HOLD
         self.cores = next_quota(
-            minimum if self.cores is None else self.cores, verdict,
-            minimum=minimum, maximum=maximum, increase=self._increase,
-            decrease=self._decrease)
+            cores, verdict, minimum=minimum, maximum=maximum,
+            increase=self._increase, decrease=self._decrease)
 
     def _move_ways(self, verdict: Verdict, ways: int | None) -> Verdict:
         """Move the ways; return the verdict that is left for the quota."""
@@ -226,6 +243,21 @@ class Quota:
         answered = (verdict is Verdict.SHRINK and self.ways is not None
                     and self.ways < before)
         return Verdict.HOLD if answered else verdict
+
+    def ways_limit(self, most: int | None, owner: str) -> Cap | None:
+        """Return the limit of the part of caches that all background work
+        fills together, if it is to have one.
+
+        :param most: ways of a cache, all together
+        """
+        if self.ways is None or most is None or self.ways >= most:
+            return None
+        ways = int(self.ways)
+        return Cap(
+            THE_BACKGROUND, Knob.LLC_WAYS, ways, owner,
+            f'IPC of {self.by or "no foreground workload"} asks to '
+            f'{self.verdict.name.lower()}: {ways} of {most} ways of each '
+            'last-level cache for all background workloads')
 
     def _vote(self, baseline: _Baseline, cores: float | None,
               cpi: float | None) -> Verdict | None:
@@ -278,7 +310,9 @@ class Quota:
         if self.cores is None:
             return None
         return {'cores': self.cores, 'ways': self.ways,
-                'phases': self.phases, 'baselines': [
+                'phases': self.phases,
+                'proved': None if math.isinf(self.proved) else self.proved,
+                'baselines': [
             [*key, baseline.mu, baseline.sigma, baseline.window.state(),
              list(baseline.last), baseline.missing]
             for key, baseline in self._baselines.items()]}
@@ -291,6 +325,8 @@ class Quota:
         cores = quantity(state['cores'])
         ways = None if state['ways'] is None else quantity(state['ways'])
         phases = int(quantity(state['phases']))
+        proved = (math.inf if state['proved'] is None
+                  else quantity(state['proved']))
         baselines = {}
         for (name, created_s, mu, sigma, window, last,
              missing) in state['baselines']:
@@ -302,4 +338,5 @@ class Quota:
                 baseline.mu, baseline.sigma = quantity(mu), quantity(sigma)
             baselines[str(name), float(created_s)] = baseline
         self.cores, self.ways, self.phases = cores, ways, phases
+        self.proved = proved
         self._baselines = baselines

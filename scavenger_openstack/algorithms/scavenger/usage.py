@@ -69,6 +69,45 @@ def memory_shares(budget: float, background: Sequence[WorkloadRates],
                 strict=True)]
 
 
+class MemoryWindow:
+    """What the background may have while the foreground's use is learnt.
+
+    Nothing is killed then, and all together may grow into half of what is
+    available when the window begins.  What each used then, or later, it may
+    have again.  Source: DESIGN 7.3.
+    """
+
+    __slots__ = ('_most', '_used')
+
+    def __init__(self) -> None:
+        self._most: float | None = None
+        self._used: dict[str, float] = {}
+
+    def shares(self, background: Sequence[WorkloadRates],
+               used: Sequence[float | None], floors: Sequence[float],
+               budget: float, *, growth: bool) -> list[float]:
+        """Return the most that each may have, in bytes.
+
+        :param budget: what the foreground leaves
+        :param growth: whether that is known, so that there is growth
+        """
+        least = [max(self._used.get(rated[0].id, 0.0), use or 0.0, low)
+                 for rated, use, low in zip(background, used, floors,
+                                            strict=True)]
+        self._used = {rated[0].id: share for rated, share in
+                      zip(background, least, strict=True)}
+        if not growth:
+            return least
+        total = math.fsum(use or 0.0 for use in used)
+        if self._most is None:
+            self._most = total + max(0.0, budget - total) / 2
+        if math.fsum(least) > budget:
+            return memory_shares(budget, background, used, least, floors)
+        return memory_shares(
+            max(min(self._most, budget), math.fsum(least)), background, used,
+            least, least)
+
+
 def foreground_rate(sent: float | None, background: float,
                     foreground: float = 0.0) -> float | None:
     """x(t) of a link in bytes per second.
@@ -103,3 +142,9 @@ def by_link(workloads: Iterable[WorkloadRates],
         if link is not None:
             groups.setdefault(link, []).append(rated)
     return groups
+
+
+def groups(background: Iterable[WorkloadRates]) -> list[str]:
+    """The groups that ``cpu_idle`` and ``cpu_set`` are set on, each once."""
+    return list(dict.fromkeys(
+        rated[0].group or rated[0].id for rated in background))

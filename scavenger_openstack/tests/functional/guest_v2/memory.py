@@ -86,6 +86,7 @@ class Memory(tree.GuestTestCase):
         found = self.driver(memory_root=self.tree.name).memory()
         assert found is not None
         self.assertEqual((200 * MIB, 0), (found.total, found.refaults))
+        assert found.available is not None
         self.assertBetween(170 * MIB, found.available, 184 * MIB)
 
 

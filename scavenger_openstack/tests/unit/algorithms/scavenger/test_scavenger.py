@@ -168,14 +168,36 @@ class MemoryTest(testtools.TestCase):
             self.assertTrue(found.shortage_bytes < 6000 * MIB)
         self.assertEqual(0.0, self.step(foreground_mib=4000).shortage_bytes)
 
-    def test_growth_up_to_what_was_used(self) -> None:
-        # One that uses less may come back to what it had.
+    def test_growth_into_half_of_what_is_available(self) -> None:
+        """10000 - 4000 - 200 leave 5800, of which 1000 are used."""
+        found = self.step(use(A, 1000), foreground_mib=4000)
+        self.assertEqual([3400], self.mib(found, A))
+        # It does not grow into half of the rest again and again.
+        found = self.step(use(A, 3000), foreground_mib=4000)
+        self.assertEqual([3400], self.mib(found, A))
+        # What the foreground takes meanwhile is not the background's.
+        found = self.step(use(A, 1000), foreground_mib=6900)
+        self.assertEqual([2900], self.mib(found, A))
+
+    def test_one_that_uses_less_may_have_again_what_it_had(self) -> None:
+        self.step(use(A, 1000), foreground_mib=9000)
+        found = self.step(use(A, 500), foreground_mib=9000)
+        self.assertAlmostEqual(800, self.mib(found, A)[0])
+
+    def test_a_new_job_may_begin_whenever_it_comes(self) -> None:
+        """With more than its floor of 64 MiB while gigabytes are idle."""
         self.step(use(A, 1000), foreground_mib=4000)
-        found = self.step(use(A, 500), foreground_mib=4000)
-        self.assertEqual([1000], self.mib(found, A))
-        # One that could not be held at once is held where it is now.
-        found = self.step(use(A, 1200), foreground_mib=4000)
-        self.assertEqual([1200], self.mib(found, A))
+        found = self.step(use(A, 1000), use(B, 0), foreground_mib=4000)
+        self.assertEqual([1584, 1816], self.mib(found, A, B))
+        self.learn()
+        new = dataclasses.replace(B, id='/batch/new')
+        found = self.step(use(A, 1000), use(new, 0), foreground_mib=4000)
+        self.assertGreater(self.mib(found, new)[0], 2000)
+
+    def test_a_limit_that_could_not_be_set(self) -> None:
+        self.step(use(A, 1000), foreground_mib=8000)
+        found = self.step(use(A, 1700), foreground_mib=8000)
+        self.assertEqual([1700], self.mib(found, A))
 
     def test_learning_on_a_full_host(self) -> None:
         # 9000 + 200 are the foreground's: 800 for two that use 900.
