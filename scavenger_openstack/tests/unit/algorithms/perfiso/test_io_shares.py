@@ -170,6 +170,20 @@ class SharesTest(ControllerTest):
         self.assertEqual({B.id}, caps(found).keys())
         self.assertIn((A.id, OPS), found.removal_reasons)
 
+    def test_what_does_nothing_has_no_part(self) -> None:
+        """Beside two that compute, the one that reads has it all, and is not
+        above what is due to it."""
+        idle = [dataclasses.replace(B, id=f'/batch/{i}') for i in range(2)]
+        for _ in range(9):
+            found = self.step(use(A, 780.0), *(use(one, 0.0) for one in idle))
+        self.assertEqual({A.id: 780.0}, caps(found))
+        self.assertIn('deficit +0.00', found.caps[0].reason)
+        # It has its floor when it begins, and its part soon.
+        for wanted in (10.0, 200.0):
+            self.assertGreaterEqual(caps(self.step(
+                use(A, 400.0), use(idle[0], 400.0), use(idle[1], 0.0))
+                )[idle[0].id], wanted)
+
     def test_who_did_little_comes_first_for_a_while(self) -> None:
         one = dataclasses.replace(A, id='/batch/one')
         for _ in range(9):
@@ -179,8 +193,8 @@ class SharesTest(ControllerTest):
         for _ in range(4):
             found = caps(self.step(use(A, 400.0), use(one, 400.0)))
             shares.append(found[one.id])
-        # At first all that it is thought to want, then by weight.
-        self.assertEqual([500.0, 400.0, 400.0, 400.0], shares)
+        # What the other did while this wanted nothing was its due then.
+        self.assertEqual([478.0, 400.0, 400.0, 400.0], shares)
 
     def test_down_at_once_and_up_step_by_step(self) -> None:
         self.use(dataclasses.replace(STATIC, loosen_share=0.1))
