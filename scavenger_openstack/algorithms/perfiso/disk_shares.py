@@ -43,6 +43,10 @@ floors let it do."""
 BINDING = 0.8
 """What does so much of its cap is held by it."""
 
+SLICE_OPS_PER_S = 10.0
+"""The kernel lets operations of a container through in slices of a tenth of a
+second, whole ones: of 19 a second, 10."""
+
 RunKey = tuple[str, float]
 
 
@@ -71,6 +75,12 @@ class Background:
         self.allowed = [
             low * signals.disk_limits(rated[0])
             for low, rated in zip(self.floors, rates, strict=True)]
+
+
+def let_through(limit: float) -> float:
+    """Return the operations per second that a limit really allows."""
+    return (limit - limit % SLICE_OPS_PER_S
+            if SLICE_OPS_PER_S <= limit < math.inf else limit)
 
 
 class DiskShares:
@@ -128,8 +138,8 @@ class DiskShares:
         self._budget.observe(
             now, foreground, used=some.used, floors=some.least, most=most,
             quiet=quiet, binding=any(
-                use is not None and part > 0
-                and use >= BINDING * self.limits.get(key, math.inf)
+                use is not None and part > 0 and use >= BINDING * let_through(
+                    self.limits.get(key, math.inf))
                 for key, use, part in zip(some.keys, some.uses, some.parts,
                                           strict=True)))
         total = self._budget.total

@@ -17,6 +17,7 @@ from scavenger_openstack.algorithms.perfiso.deficit import deficit
 from scavenger_openstack.algorithms.perfiso.deficit import fair_part
 from scavenger_openstack.algorithms.perfiso.deficit import parts_of
 from scavenger_openstack.algorithms.perfiso.deficit import priority
+from scavenger_openstack.algorithms.perfiso import disk_shares
 from scavenger_openstack.algorithms.perfiso.io_shares import Controller
 from scavenger_openstack.algorithms.perfiso.io_shares import Params
 from scavenger_openstack.decision.rates import rates as rates_of
@@ -335,6 +336,19 @@ class ForegroundTest(ControllerTest):
         self.step(vm(), use(none, 10.0), use(B, 9.0))
         found = self.step(vm(), use(none, 10.0), use(B, 9.0))
         self.assertGreater(found.facts['budget_ops_per_s'], 20.0)
+
+    def test_what_the_kernel_rounds_down_is_no_want_of_less(self) -> None:
+        """Of a limit of 19 operations a second, it lets 10 through."""
+        self.learn(A)
+        limit = 10.0
+        for _ in range(40):
+            limit = caps(self.step(vm(), use(A, limit - limit % 10)))[A.id]
+        self.assertGreater(limit, 100.0)
+        for limits, allowed in (((0.5, 9.9), None), ((10.0, 19.0), 10.0),
+                                ((20.0, 29.9), 20.0), ((math.inf,), None)):
+            for value in limits:
+                self.assertEqual(value if allowed is None else allowed,
+                                 disk_shares.let_through(value))
 
     def test_learning_waits_for_quiet(self) -> None:
         for _ in range(9):
