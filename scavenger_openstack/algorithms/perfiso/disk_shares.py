@@ -43,6 +43,10 @@ floors let it do."""
 BINDING = 0.8
 """What does so much of its cap is held by it."""
 
+SLICE_OPS_PER_S = 10.0
+"""The kernel lets operations of a container through in slices of a tenth of a
+second, whole ones: of 19 a second, 10."""
+
 RunKey = tuple[str, float]
 
 
@@ -71,6 +75,12 @@ class Background:
         self.allowed = [
             low * signals.disk_limits(rated[0])
             for low, rated in zip(self.floors, rates, strict=True)]
+
+
+def let_through(limit: float) -> float:
+    """Return the operations per second that a limit really allows."""
+    return (limit - limit % SLICE_OPS_PER_S
+            if SLICE_OPS_PER_S <= limit < math.inf else limit)
 
 
 class DiskShares:
@@ -128,8 +138,8 @@ class DiskShares:
         self._budget.observe(
             now, foreground, used=some.used, floors=some.least, most=most,
             quiet=quiet, binding=any(
-                use is not None and part > 0
-                and use >= BINDING * self.limits.get(key, math.inf)
+                use is not None and part > 0 and use >= BINDING * let_through(
+                    self.limits.get(key, math.inf))
                 for key, use, part in zip(some.keys, some.uses, some.parts,
                                           strict=True)))
         total = self._budget.total
@@ -159,12 +169,13 @@ class DiskShares:
     def _share(self, some: Background, budget: float) -> list[types.Cap]:
         """Split the budget.  Down to a share at once, up step by step."""
         p = self._params
-        deficits = self._deficits(some, budget)
+        weights = self._weights(some)
+        deficits = self._deficits(some, weights, budget)
         shares = split(
             budget, [math.inf if use is None else use * p.demand_factor
                      for use in some.uses],
             [weight * priority(rated) for weight, rated in
-             zip(some.weights, deficits, strict=True)], some.floors)
+             zip(weights, deficits, strict=True)], some.floors)
         step = max(1.0, p.loosen_share * budget)
         why = self._reason(budget, len(shares))
         before = self.limits
@@ -191,11 +202,24 @@ class DiskShares:
             self.busy.add(key)
         return busy or use is None
 
-    def _deficits(self, some: Background,
+    def _weights(self, some: Background) -> list[float]:
+        """Return what each weighs: nothing, while it does no operations.
+
+        Else what is due to it would lie idle, and the others would always be
+        above what is due to them.
+        """
+        return [
+            weight if use is None or use >= LEAST_OPS_PER_S or any(
+                own >= LEAST_OPS_PER_S
+                for own, *_ in self._done.get(key, ())) else 0.0
+            for key, use, weight in zip(some.keys, some.uses, some.weights,
+                                        strict=True)]
+
+    def _deficits(self, some: Background, weights: Sequence[float],
                   budget: float) -> list[float | None]:
         """Note what was done in this tick; Def of each over delta."""
         size = max(1, round(self._params.deficit_window_s / self._interval_s))
-        uses, weights = some.uses, some.weights
+        uses, all_parts = some.uses, parts_of(weights)
         curr = math.fsum(use for use in uses if use is not None)
         parts_left = iter(parts_of([
             weight for weight, use in zip(weights, uses, strict=True)
@@ -204,7 +228,7 @@ class DiskShares:
         self._done = {}
         deficits: list[float | None] = []
         for key, use, low, part in zip(some.keys, uses, some.floors,
-                                       some.parts, strict=True):
+                                       all_parts, strict=True):
             past = self._done[key] = before.get(key) or collections.deque(
                 maxlen=size)
             if use is not None:

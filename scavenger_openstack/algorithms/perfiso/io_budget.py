@@ -41,10 +41,11 @@ EASE = 0.5
 """Part of the tolerated excess up to which the background gets more;
 between that and the whole it keeps what it has."""
 
-START_SHARE = 0.25
+START_SHARE = 0.2
 """Part by which the total grows per measurement until the foreground first
 suffers, where ``increase`` is less: from the floors to what a fast disk does
-it would take minutes."""
+it would take minutes.  More, and what follows its limit a tick later would
+seem to have enough."""
 
 RELEVANT = 0.1
 """Below this share of all operations the background at its floors is not

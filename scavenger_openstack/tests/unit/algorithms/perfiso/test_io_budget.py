@@ -115,14 +115,14 @@ class BudgetTest(testtools.TestCase):
 
     def test_grow_hold_shrink(self) -> None:
         self.learn(ONE)
-        # By a quarter a tick until it is too much for the first time.
-        self.curve([25, 31.25, 39.0625, 48.828125], 1.0, 1.04, 0.95, 1.0)
-        self.curve([48.828125] * 2, 1.06, 1.09)
+        # By a fifth a tick until it is too much for the first time.
+        self.curve([24, 28.8, 34.56, 41.472], 1.0, 1.04, 0.95, 1.0)
+        self.curve([41.472] * 2, 1.06, 1.09)
         # Cut to half; then by a tenth of what it was when it was too much,
         # then of what it is.
-        self.curve([24.4140625, *(24.4140625 + 4.8828125 * step
-                                  for step in range(1, 6)), 53.7109375],
-                   1.15, *[1.0] * 6)
+        self.curve([20.736, *(20.736 + 4.1472 * step
+                              for step in range(1, 6)), 45.6192, 50.18112],
+                   1.15, *[1.0] * 7)
 
     def test_the_more_it_suffers_the_more_is_cut(self) -> None:
         for wait_ms, factor in ((1.101, 2), (1.15, 2), (1.3, 3), (2.0, 10)):
@@ -229,11 +229,11 @@ class BudgetTest(testtools.TestCase):
             self.assertEqual(FLOORS, self.see(rate(ONE, 5.0)))
         self.assertEqual('learning', self.budget.rule)
         self.learn(ONE)
-        self.curve([25.0], 1.0)
+        self.curve([24.0], 1.0)
 
     def test_a_newcomer_is_learnt_beside_the_others(self) -> None:
         self.learn(ONE)
-        self.curve([25.0], 1.0)
+        self.curve([24.0], 1.0)
         # The disk is 4 % slower than undisturbed; so is its own.
         for _ in range(SIZE):
             self.see(rate(ONE, 1.04), rate(TWO, 2.08))
@@ -245,25 +245,25 @@ class BudgetTest(testtools.TestCase):
     def test_idle_foreground_leaves_the_disk_until_it_comes_back(self,
                                                                  ) -> None:
         self.learn(ONE)
-        self.curve([25.0], 1.0)
+        self.curve([24.0], 1.0)
         for _ in range(50):
             self.see(rate(ONE, None, 0.0))
         self.assertEqual(('', None), (self.budget.by, self.budget.ratio))
         assert self.budget.total is not None
         self.assertGreater(self.budget.total, 1000)
         # What was good when it was last here, and a step.
-        self.curve([31.25], 1.0)
+        self.curve([28.8], 1.0)
 
     def test_blind_holds_and_then_goes_to_the_floors(self) -> None:
         self.learn(ONE)
-        self.curve([25.0, 31.25], 1.0, 1.0)
-        for wanted in (31.25, 31.25, 31.25, FLOORS, FLOORS):
+        self.curve([24.0, 28.8], 1.0, 1.0)
+        for wanted in (28.8, 28.8, 28.8, FLOORS, FLOORS):
             self.assertAlmostEqual(wanted, self.see(rate(ONE, None)) or 0)
         self.assertEqual('blind', self.budget.rule)
         # What was learnt is still there.
-        self.curve([25.0, 25.0], 1.0, 1.08)
+        self.curve([24.0, 24.0], 1.0, 1.08)
         # Unknown operations are not idle either.
-        for wanted in (25.0, 25.0, 25.0, FLOORS):
+        for wanted in (24.0, 24.0, 24.0, FLOORS):
             self.assertEqual(wanted, self.see(rate(ONE, None, None)))
 
     def test_one_who_sees_is_enough(self) -> None:
@@ -349,7 +349,7 @@ class BudgetTest(testtools.TestCase):
     def test_nothing_waited_is_measured_each_time(self) -> None:
         for _ in range(SIZE):
             self.see(rate(ONE, 0.0), used=FLOORS, quiet=True)
-        self.curve([25.0, 31.25], 0.0, 0.0)
+        self.curve([24.0, 28.8], 0.0, 0.0)
 
     def test_who_left_is_forgotten(self) -> None:
         """But what it waited at its best."""
@@ -364,7 +364,7 @@ class BudgetTest(testtools.TestCase):
 
     def test_a_wait_of_nothing_is_no_level_to_divide_by(self) -> None:
         self.learn(ONE, wait_ms=0.0)
-        self.curve([25.0], 0.01)
+        self.curve([24.0], 0.01)
         self.see(rate(ONE, 0.02))
         self.assertEqual('SHRINK', self.budget.verdict.name)
 

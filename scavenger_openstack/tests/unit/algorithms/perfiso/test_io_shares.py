@@ -17,6 +17,7 @@ from scavenger_openstack.algorithms.perfiso.deficit import deficit
 from scavenger_openstack.algorithms.perfiso.deficit import fair_part
 from scavenger_openstack.algorithms.perfiso.deficit import parts_of
 from scavenger_openstack.algorithms.perfiso.deficit import priority
+from scavenger_openstack.algorithms.perfiso import disk_shares
 from scavenger_openstack.algorithms.perfiso.io_shares import Controller
 from scavenger_openstack.algorithms.perfiso.io_shares import Params
 from scavenger_openstack.decision.rates import rates as rates_of
@@ -170,6 +171,20 @@ class SharesTest(ControllerTest):
         self.assertEqual({B.id}, caps(found).keys())
         self.assertIn((A.id, OPS), found.removal_reasons)
 
+    def test_what_does_nothing_has_no_part(self) -> None:
+        """Beside two that compute, the one that reads has it all, and is not
+        above what is due to it."""
+        idle = [dataclasses.replace(B, id=f'/batch/{i}') for i in range(2)]
+        for _ in range(9):
+            found = self.step(use(A, 780.0), *(use(one, 0.0) for one in idle))
+        self.assertEqual({A.id: 780.0}, caps(found))
+        self.assertIn('deficit +0.00', found.caps[0].reason)
+        # It has its floor when it begins, and its part soon.
+        for wanted in (10.0, 200.0):
+            self.assertGreaterEqual(caps(self.step(
+                use(A, 400.0), use(idle[0], 400.0), use(idle[1], 0.0))
+                )[idle[0].id], wanted)
+
     def test_who_did_little_comes_first_for_a_while(self) -> None:
         one = dataclasses.replace(A, id='/batch/one')
         for _ in range(9):
@@ -179,8 +194,8 @@ class SharesTest(ControllerTest):
         for _ in range(4):
             found = caps(self.step(use(A, 400.0), use(one, 400.0)))
             shares.append(found[one.id])
-        # At first all that it is thought to want, then by weight.
-        self.assertEqual([500.0, 400.0, 400.0, 400.0], shares)
+        # What the other did while this wanted nothing was its due then.
+        self.assertEqual([478.0, 400.0, 400.0, 400.0], shares)
 
     def test_down_at_once_and_up_step_by_step(self) -> None:
         self.use(dataclasses.replace(STATIC, loosen_share=0.1))
@@ -321,6 +336,19 @@ class ForegroundTest(ControllerTest):
         self.step(vm(), use(none, 10.0), use(B, 9.0))
         found = self.step(vm(), use(none, 10.0), use(B, 9.0))
         self.assertGreater(found.facts['budget_ops_per_s'], 20.0)
+
+    def test_what_the_kernel_rounds_down_is_no_want_of_less(self) -> None:
+        """Of a limit of 19 operations a second, it lets 10 through."""
+        self.learn(A)
+        limit = 10.0
+        for _ in range(40):
+            limit = caps(self.step(vm(), use(A, limit - limit % 10)))[A.id]
+        self.assertGreater(limit, 100.0)
+        for limits, allowed in (((0.5, 9.9), None), ((10.0, 19.0), 10.0),
+                                ((20.0, 29.9), 20.0), ((math.inf,), None)):
+            for value in limits:
+                self.assertEqual(value if allowed is None else allowed,
+                                 disk_shares.let_through(value))
 
     def test_learning_waits_for_quiet(self) -> None:
         for _ in range(9):
