@@ -88,10 +88,10 @@ class TickEventsTest(limits.LimitsTestCase):
     def test_each_cpu_set_of_the_fast_loop(self) -> None:
         """One that it has not written yet, or does not move, is no limit."""
         keys = [(name, Knob.CPU_SET) for name in (UUID, '/batch', '/left')]
-        found = tick_events.limits_in({}, keys, 'perfiso',
-                                      {UUID: '2', '/batch': '2-7'})
+        limits = tick_events.limits_in({}, keys, 'perfiso',
+                                       {UUID: '2', '/batch': '2-7'})
         self.assertEqual({keys[0]: '2', keys[1]: '2-7'},
-                         {key: cap.value for key, cap in found.items()})
+                         {key: cap.value for key, cap in limits.items()})
 
     def test_it_ended(self) -> None:
         self.ends('MIGRATED')
