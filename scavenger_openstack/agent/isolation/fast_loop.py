@@ -211,7 +211,7 @@ class FastLoop:
     def _poll(self) -> None:
         """Poll until told to stop, or until something goes wrong."""
         interval_s = self._interval_s
-        clock, sleep = time.monotonic, time.sleep
+        clock, sleep, cpu_clock = time.monotonic, time.sleep, time.thread_time
         step, idle_count = self._step, self._running.idle_count
         read_online = self._running.refresh
         before: frozenset[int] | None = None
@@ -239,7 +239,9 @@ class FastLoop:
                         buffer=bounds.buffer, least=int(not bounds.beside))
             if (cpus is not before or bounds is not bounds_before
                     or now >= again_s):
+                began_s = cpu_clock()
                 self._write(cpus | bounds.beside)
+                self._controller.wrote(cpu_clock() - began_s)
                 before, bounds_before = cpus, bounds
                 again_s = now + RETRY_S
 

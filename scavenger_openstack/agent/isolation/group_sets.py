@@ -66,6 +66,8 @@ class GroupSets:
         self._lock = threading.Lock()       # of what the fast loop writes
         self._leased: dict[str, base.CpuSet] = {}
         self._confined: Mapping[str, Confined] = {}
+        self._refused: Mapping[str, errors.DriverError] = {}
+        self._originals: dict[str, tuple[object, frozenset[int]]] = {}
         self._logged = log_once.LogOnce()
         self.left_out: dict[str, str] = {}
 
@@ -137,16 +139,14 @@ class GroupSets:
             have others than before
         :raises DriverError: there is none; or a write hangs.
         """
-        held = self._leases.held()
         online = frozenset(topology)
         confined: dict[str, Confined] = {}
         shared: frozenset[int] = frozenset()
+        self._read_originals()
         for group, cpu_set in self._leased.items():
-            state = held.get((group, Knob.CPU_SET))
             # A set with no CPU online limits nothing: the kernel, too, lets
             # the group run on those of its parent.
-            own = (originals.cpus_of(state.original.actions) & online
-                   if state else online) or online
+            own = self._originals[group][1] & online or online
             own = own & pins.get(group, own) or own
             usable = own & allowed
             shared |= usable
@@ -162,6 +162,8 @@ class GroupSets:
         if not shared:
             raise errors.DriverError(NO_CPU_LEFT if self._leased else next(
                 iter(self.left_out.values()), 'no background is left'))
+        self.left_out.update((group, str(exc)) for group, exc
+                             in self._refused.items() if group in confined)
         is_new = confined != self._confined
         if is_new:
             self._replace(confined)
@@ -176,26 +178,31 @@ class GroupSets:
     def write(self, chosen: frozenset[int]) -> None:
         """Put the chosen CPUs in force; called by the fast loop's thread.
 
+        One that is refused keeps no other from being written.
+
         :raises LeaseError: there is no lease, or no time left.
-        :raises DriverError: a set was not written; the others were.
+        :raises DriverError: no set was written.
         """
-        problem = None
+        refused: dict[str, errors.DriverError] = {}
+        written = 0
         with self._lock:
             for group, confined in self._confined.items():
                 try:
                     with self._leases.writing(group, Knob.CPU_SET):
                         confined.cpu_set.set(confined.cpus(chosen))
+                    written += 1
                 except errors.WorkloadGone:
                     continue    # the next tick forgets it
                 except errors.DriverError as exc:
-                    problem = exc
-        if problem is not None:
-            raise problem
+                    refused[group] = exc
+        self._refused = refused
+        if refused and not written:
+            raise next(iter(refused.values()))
 
     def clear(self) -> None:
         """Write none of them any more."""
         self._leased, self.left_out = {}, {}
-        self._confined = {}
+        self._confined, self._refused = {}, {}
 
     def facts(self, chosen: frozenset[int] | None) -> dict[str, Any]:
         """Return the state for the status, as plain JSON.
@@ -210,6 +217,18 @@ class GroupSets:
                 groups[group] = texts.get(cpus) or texts.setdefault(
                     cpus, format_cpus(cpus))
         return {'groups': groups, 'left_out': dict(self.left_out)}
+
+    def _read_originals(self) -> None:
+        """Parse the original sets of those whose lease is another now."""
+        held = self._leases.held()
+        before, self._originals = self._originals, {}
+        for group in self._leased:
+            state = held.get((group, Knob.CPU_SET))
+            actions = state.original.actions if state else ()
+            earlier = before.get(group)
+            self._originals[group] = (
+                earlier if earlier is not None and earlier[0] is actions
+                else (actions, originals.cpus_of(actions)))
 
     def _replace(self, confined: Mapping[str, Confined]) -> None:
         """Replace what the fast loop writes; afterwards it does not write a

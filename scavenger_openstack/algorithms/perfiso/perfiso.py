@@ -29,6 +29,11 @@ percentile (section 6.1.3).  We take the same share of other hosts."""
 MIN_CPUS = 8
 """Hosts with fewer CPUs have none to keep idle: DESIGN 7.7."""
 
+GROW_RESTS = 20
+"""Growing waits for so many times what a write costs, so that writes take no
+more than a tenth of a CPU, shrinking included: not in the paper, where one
+write moves everything."""
+
 MAX_CHOSEN = 1024
 """Choices of CPUs that the controller remembers."""
 
@@ -242,7 +247,7 @@ class Controller:
                  current: Collection[int] = ()) -> None:
         params = params or Params()
         self.buffer_cores = buffer_cores(params, len(topology))
-        self._grow_interval_s = params.grow_interval_ms / 1000
+        self._grow_interval_s = self._rest_s = params.grow_interval_ms / 1000
         self._topology = topology
         self._cpus = frozenset(current)
         self._allowed: Collection[int] | None = None
@@ -262,7 +267,8 @@ class Controller:
         most; if that is empty, the last one holds, and before the first
         nothing changes.  The same object comes back when nothing changes.
         Shrinking does not wait; one CPU more comes when
-        ``grow_interval_ms`` have passed since the last change.  With a
+        ``grow_interval_ms`` have passed since the last change, or more where
+        writes cost much.  With a
         buffer of 0 it is all of ``allowed``.
 
         :param buffer: B, if it is not that of the host
@@ -282,8 +288,7 @@ class Controller:
             return cpus
         size = len(cpus)
         if number > buffer and (size == len(self._allowed or ())
-                                or now - self._changed_s
-                                < self._grow_interval_s):
+                                or now - self._changed_s < self._rest_s):
             return cpus
         wanted = grow_or_shrink(size, number, buffer, least)
         if wanted == size:
@@ -301,6 +306,13 @@ class Controller:
             self._chosen[cpus, wanted] = chosen
         self._cpus = chosen
         return chosen
+
+    def wrote(self, cost_s: float) -> None:
+        """Take note of the CPU time that a write has cost.
+
+        It has that of one set per VM, or per vCPU.
+        """
+        self._rest_s = max(self._grow_interval_s, GROW_RESTS * cost_s)
 
     def _clamp(self, allowed: Collection[int], least: int
                ) -> frozenset[int]:

@@ -96,11 +96,11 @@ class Within(testtools.TestCase):
 
     def test_the_parts_of_a_vm(self) -> None:
         """One is pinned: the others keep what they had."""
-        found = originals.within(
+        actions = originals.within(
             [cpus('0-3', '/m/vcpu0', 7), cpus('0-3', '/m/vcpu1', 8)],
             {8: frozenset((5,))})
-        self.assertEqual(['0-3', '5'], [step['text'] for step in found])
-        self.assertEqual({0, 1, 2, 3, 5}, originals.cpus_of(found))
+        self.assertEqual(['0-3', '5'], [step['text'] for step in actions])
+        self.assertEqual({0, 1, 2, 3, 5}, originals.cpus_of(actions))
 
 
 class AfterDrift(testtools.TestCase):

@@ -75,7 +75,7 @@ class TickEventsTest(limits.LimitsTestCase):
         log = self.useFixture(fixtures.FakeLogger())
         sample = HostSample('h', 'b', self.now, self.now, (WorkloadSample(
             Workload(UUID, Priority.BACKGROUND)),) if here else ())
-        self.tick_events.tick(loop.Tick(self.now, sample, **more), state, None,
+        self.tick_events.tick(loop.Tick(self.now, sample, **more), state, {},
                            ())
         return log.output.splitlines()
 
@@ -84,6 +84,14 @@ class TickEventsTest(limits.LimitsTestCase):
         self.libvirtd.happens(
             'LIFECYCLE', None, library.VIR_DOMAIN_EVENT_STOPPED,
             getattr(library, f'VIR_DOMAIN_EVENT_STOPPED_{how}'))
+
+    def test_each_cpu_set_of_the_fast_loop(self) -> None:
+        """One that it has not written yet, or does not move, is no limit."""
+        keys = [(name, Knob.CPU_SET) for name in (UUID, '/batch', '/left')]
+        limits = tick_events.limits_in({}, keys, 'perfiso',
+                                       {UUID: '2', '/batch': '2-7'})
+        self.assertEqual({keys[0]: '2', keys[1]: '2-7'},
+                         {key: cap.value for key, cap in limits.items()})
 
     def test_it_ended(self) -> None:
         self.ends('MIGRATED')

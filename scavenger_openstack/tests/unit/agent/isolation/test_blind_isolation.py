@@ -276,6 +276,28 @@ class TestVms(IsolationTestCase):
         self.follow(range(16), vm())
         self.assertEqual({}, self.facts('left_out'))
 
+    def test_one_that_is_refused(self) -> None:
+        """The others move; it is named, and tried again."""
+        self.start()
+        self.follow(range(16), vm())
+        self.settled()
+        taken = self.host.groups[VM].set
+
+        def refused(cpus: frozenset[int]) -> None:
+            raise errors.DriverError('not this set')
+        self.host.groups[VM].set = refused      # type: ignore[method-assign]
+        Cpus.idle = frozenset()
+        self.assertEqual({15}, self.settled())
+        self.assertEqual('', self.facts('problem'))
+        self.follow(range(16), vm())
+        self.assertEqual({VM: 'not this set'}, self.facts('left_out'))
+        self.assertEqual(1, self.logs.output.count('not this set'))
+        self.host.groups[VM].set = taken        # type: ignore[method-assign]
+        Cpus.idle = frozenset(range(64))
+        self.assertEqual([set(range(16))] * 2, self.last(VM, GROUP))
+        self.follow(range(16), vm())
+        self.assertEqual({}, self.facts('left_out'))
+
     def test_all_without_a_cpu_set(self) -> None:
         self.start()
         self.host.refused.update(dict.fromkeys(

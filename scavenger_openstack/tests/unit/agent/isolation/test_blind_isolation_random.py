@@ -43,6 +43,10 @@ class Clock:
     def sleep(self, seconds: float) -> None:
         pass
 
+    @staticmethod
+    def thread_time() -> float:
+        return 0.0
+
 
 class Turns:
     """Stands for the reader of CPUs: any number of them is idle.

@@ -130,6 +130,23 @@ class FastLoopTestCase(testtools.TestCase):
         self.wait_polls(20)
         self.assertEqual([2, 3, 4], [len(cpus) for cpus in self.written])
 
+    def test_grows_more_slowly_where_a_write_costs_much(self):
+        fast_loop.RETRY_S = 60
+        self.loop = self.make(current=())
+        self.cpus.number = 4
+
+        def write(cpus):
+            self.written.append(cpus)
+            end = time.thread_time() + 0.002
+            while time.thread_time() < end:
+                pass
+        self.loop._set_cpus = write
+        start = time.monotonic()
+        self.loop.start()
+        self.wait_for(lambda: self.loop.cpus == FOUR)
+        self.assertGreaterEqual(time.monotonic() - start,
+                                2 * perfiso.GROW_RESTS * 0.002)
+
     def test_unchanged_set_is_written_now_and_then(self):
         self.loop.start()
         self.wait_for(lambda: len(self.written) == 3)

@@ -150,6 +150,21 @@ class ControllerTest(testtools.TestCase):
         self.assertEqual(7, len(controller.step(1.009, 5, allowed)))
         self.assertEqual(8, len(controller.step(1.0101, 5, allowed)))
 
+    def test_growing_waits_for_what_a_write_costs(self) -> None:
+        """At most a twentieth of the time grows; shrinking never waits."""
+        controller = self.controller(current=range(4))
+        allowed = frozenset(range(8))
+        now = 1.0
+        for cost_s, rest_s in ((0.002, 0.04), (0.01, 0.2), (0.0004, 0.01)):
+            size = len(controller.step(now, 5, allowed))
+            controller.wrote(cost_s)
+            self.assertEqual(size, len(controller.step(
+                now + rest_s - 0.001, 5, allowed)))
+            now += rest_s + 0.001
+            self.assertEqual(size + 1, len(controller.step(now, 5, allowed)))
+            self.assertEqual(size, len(controller.step(now, 1, allowed)))
+            now += 1.0
+
     def test_clamps(self) -> None:
         controller = self.controller(current=range(8))
         self.assertEqual({1, 2}, controller.step(
