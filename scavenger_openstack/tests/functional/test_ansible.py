@@ -172,15 +172,15 @@ class Roles(base.FunctionalTestCase):
                             of={host: variables})
             self.assertIn(words, ' '.join(run.output.split()), what)
             self.assertEqual(before, self.left())
-        host = self.hosts[SECOND]
-        host.write('/usr/bin/getenforce', ENFORCES)
-        host.run('chmod', '+x', '/usr/bin/getenforce')
+        second = self.hosts[SECOND]
+        second.write('/usr/bin/getenforce', ENFORCES)
+        second.run('chmod', '+x', '/usr/bin/getenforce')
         run = self.play('SELinux', 'site.yml', '--limit', SECOND,
                         failed=(SECOND,))
         self.assertIn(f'SELinux enforces on {SECOND}',
                       ' '.join(run.output.split()))
         self.assertEqual(before, self.left())
-        host.run('rm', '/usr/bin/getenforce')
+        second.run('rm', '/usr/bin/getenforce')
 
     def _first_and_second(self) -> None:
         self.hosts[FIRST].run('sh', '-c', JOB)
