@@ -77,6 +77,9 @@ print(*sorted(host['name'] for host in hosts['hosts']))
 OLD = '#!/bin/sh\necho 3.9\n'
 """What Python 3.9 prints when it is asked for its version."""
 
+ENFORCES = '#!/bin/sh\necho Enforcing\n'
+"""What getenforce of SELinux prints."""
+
 OTHER = """raise ImportError("version 'LIBVIRT_11.1.0' not found")"""
 """What python3-libvirt says beside an older libvirt."""
 
@@ -169,6 +172,15 @@ class Roles(base.FunctionalTestCase):
                             of={host: variables})
             self.assertIn(words, ' '.join(run.output.split()), what)
             self.assertEqual(before, self.left())
+        second = self.hosts[SECOND]
+        second.write('/usr/bin/getenforce', ENFORCES)
+        second.run('chmod', '+x', '/usr/bin/getenforce')
+        run = self.play('SELinux', 'site.yml', '--limit', SECOND,
+                        failed=(SECOND,))
+        self.assertIn(f'SELinux enforces on {SECOND}',
+                      ' '.join(run.output.split()))
+        self.assertEqual(before, self.left())
+        second.run('rm', '/usr/bin/getenforce')
 
     def _first_and_second(self) -> None:
         self.hosts[FIRST].run('sh', '-c', JOB)
