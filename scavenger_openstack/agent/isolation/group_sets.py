@@ -82,7 +82,7 @@ class GroupSets:
         :param pins: the CPUs that others have pinned a VM to
         :param allowed: the CPUs that any may have
         :return: whether there is something to set, though the CPUs stay
-        :raises LeaseError: there is no lease for any group.
+        :raises NotRestorable: no watcher could restore them.
         """
         leased: dict[str, base.CpuSet] = {}
         left_out: dict[str, str] = {}
@@ -105,7 +105,9 @@ class GroupSets:
                     leased[group], is_due = self._lease(group, None, leaser)
             except errors.WorkloadGone:
                 continue
-            except errors.DriverError as exc:
+            except errors.NotRestorable:
+                raise
+            except (errors.DriverError, errors.LeaseError) as exc:
                 left_out[group] = str(exc)
                 continue
             due |= is_due
@@ -176,7 +178,10 @@ class GroupSets:
     def write(self, chosen: frozenset[int]) -> None:
         """Put the chosen CPUs in force; called by the fast loop's thread.
 
-        :raises LeaseError: there is no lease, or no time left.
+        A group without a lease, as one of which it is being replaced, is left
+        to the next tick.
+
+        :raises LeaseError: no time is left.
         :raises DriverError: a set was not written; the others were.
         """
         problem = None
@@ -187,6 +192,8 @@ class GroupSets:
                         confined.cpu_set.set(confined.cpus(chosen))
                 except errors.WorkloadGone:
                     continue    # the next tick forgets it
+                except errors.LeaseError:
+                    self._leases.check()
                 except errors.DriverError as exc:
                     problem = exc
         if problem is not None:
