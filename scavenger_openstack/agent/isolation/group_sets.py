@@ -84,7 +84,7 @@ class GroupSets:
         :param pins: the CPUs that others have pinned a VM to
         :param allowed: the CPUs that any may have
         :return: whether there is something to set, though the CPUs stay
-        :raises LeaseError: there is no lease for any group.
+        :raises NotRestorable: no watcher could restore them.
         """
         leased: dict[str, base.CpuSet] = {}
         left_out: dict[str, str] = {}
@@ -107,7 +107,9 @@ class GroupSets:
                     leased[group], is_due = self._lease(group, None, leaser)
             except errors.WorkloadGone:
                 continue
-            except errors.DriverError as exc:
+            except errors.NotRestorable:
+                raise
+            except (errors.DriverError, errors.LeaseError) as exc:
                 left_out[group] = str(exc)
                 continue
             due |= is_due
@@ -178,9 +180,11 @@ class GroupSets:
     def write(self, chosen: frozenset[int]) -> None:
         """Put the chosen CPUs in force; called by the fast loop's thread.
 
-        One that is refused keeps no other from being written.
+        One that is refused keeps no other from being written.  A group
+        without a lease, as one of which it is being replaced, is left to the
+        next tick.
 
-        :raises LeaseError: there is no lease, or no time left.
+        :raises LeaseError: no time is left.
         :raises DriverError: no set was written.
         """
         refused: dict[str, errors.DriverError] = {}
@@ -193,6 +197,8 @@ class GroupSets:
                     written += 1
                 except errors.WorkloadGone:
                     continue    # the next tick forgets it
+                except errors.LeaseError:
+                    self._leases.check()
                 except errors.DriverError as exc:
                     refused[group] = exc
         self._refused = refused

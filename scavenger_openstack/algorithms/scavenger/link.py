@@ -40,12 +40,11 @@ def busy_share(capacity: float, wait_s: float) -> float:
 def budget(capacity: float, reserved: float, wait_s: float) -> float:
     """Return what the background may send, in bytes per second.
 
-    :param capacity: above 0
     :param reserved: what the foreground keeps, in bytes per second
     :param wait_s: 0: it may fill the link up to the reserve, as in the paper
     """
     left = max(0.0, capacity - reserved)
-    if not wait_s:
+    if not wait_s or not left:
         return left
     return max(busy_share(capacity, wait_s) * capacity - reserved,
                LEAST_SHARE * left)

@@ -245,7 +245,8 @@ def _write_memory_v1(d: CgroupDirectory, value: Value) -> None:
             if use - memory.droppable_bytes(d) <= limit:
                 # Page cache that has to be written first: until the next
                 # tick tries again, there comes no more.
-                return d.put(Entry('memory.limit_in_bytes'), str(use))
+                return d.put(Entry('memory.limit_in_bytes'),
+                             str(max(limit, use)))
             raise _refused(d, limit, use) from exc
         if exc.errno == errno.EINVAL:
             # None above the one of memory and swap, which holds anyway.

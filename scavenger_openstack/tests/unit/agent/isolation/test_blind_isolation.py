@@ -67,7 +67,7 @@ class Group:
 
     def __init__(self) -> None:
         self.written: list[frozenset[int]] = []
-        self.is_grown = False
+        self.is_grown = self.is_due = False
 
     def set(self, cpus: frozenset[int]) -> None:
         self.written.append(cpus)
@@ -79,7 +79,7 @@ class Group:
         return self.is_grown
 
     def refresh(self, leased: Sequence[base.RestoreAction]) -> bool:
-        return False
+        return self.is_due
 
 
 class Host:
@@ -93,10 +93,11 @@ class Host:
         self.group = Group()
         self.groups = {GROUP: self.group}
         self.originals: dict[str, str] = {}
-        self.refused: dict[str, errors.DriverError] = {}
+        self.refused: dict[str, errors.ScavengerError] = {}
         self.holds = 0
         self.held_groups: set[str] = set()
         self.lost_keys: set[KnobKey] = set()
+        self.without_lease: set[str] = set()
 
     def fast_cpu_set(self, group: str) -> Group:
         return self.groups.setdefault(group, Group())
@@ -106,6 +107,8 @@ class Host:
 
     @contextlib.contextmanager
     def writing(self, workload: str, knob: Knob) -> Iterator[None]:
+        if workload in self.without_lease:
+            raise errors.LeaseError('it has no lease')
         yield
 
     def held(self) -> dict[KnobKey, base.KnobState]:
@@ -304,6 +307,35 @@ class TestVms(IsolationTestCase):
             (VM, GROUP), errors.Unsupported('no such controller')))
         self.assertEqual(settle.NO_FAST_LOOP, self.follow(range(16), vm()))
         self.assertEqual('off: no such controller', self.state())
+
+    def test_one_that_cannot_be_recorded(self) -> None:
+        """Such as one with a line break in the name of a cgroup."""
+        self.start()
+        fault = errors.LeaseError('no lease')
+        self.host.refused[VM] = fault
+        self.assertEqual(settle.FastLoopState((GROUP,)),
+                         self.follow(range(16), vm()))
+        self.assertEqual({VM: 'no lease'}, self.facts('left_out'))
+        self.host.refused[GROUP] = fault
+        self.assertEqual(settle.NO_FAST_LOOP, self.follow(range(16), vm()))
+        self.assertEqual('off: no lease', self.state())
+
+    def test_one_whose_lease_is_being_replaced(self) -> None:
+        """The others move at once, and all is well."""
+        self.start()
+        self.follow(range(16), vm())
+        self.settled()
+        count = len(self.host.groups[VM].written)
+        self.host.without_lease = {VM}
+        Cpus.idle = frozenset()
+        self.assertEqual({15}, self.settled())
+        self.assertEqual('', self.facts('problem'))
+        self.assertEqual(count, len(self.host.groups[VM].written))
+        # The next tick has one for it.
+        self.host.without_lease = set()
+        self.host.groups[VM].is_due = True
+        self.follow(range(16), vm())
+        self.assertEqual([{15}, {15}], self.last(GROUP, VM))
 
     def test_no_lease(self) -> None:
         """That is no fault of one group."""

@@ -60,6 +60,10 @@ class EquationsTest(testtools.TestCase):
             self.assertAlmostEqual(
                 wanted, link.budget(GBIT, reserved, wait_s))
 
+    def test_no_capacity(self) -> None:
+        """As a damaged state has it."""
+        self.assertEqual(0.0, link.budget(0.0, 0.0, 0.5 * MS))
+
 
 class LinkTest(testtools.TestCase):
 

@@ -71,9 +71,14 @@ class _Busy(cgroup_files.CgroupDirectory):
     """A cgroup of version 1 whose limit does not go below a size."""
 
     least = 0
+    freed: int | None = None
+    """What it uses after a write was refused, if that is less."""
 
     def write(self, file: str, text: str) -> None:
         if int(text) < self.least:
+            if self.freed is not None:
+                self.least = 0
+                super().write('memory.usage_in_bytes', str(self.freed))
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
         super().write(file, text)
 
@@ -97,3 +102,7 @@ class MemoryLimitTest(testtools.TestCase):
         exc = self.assertRaises(errors.Refused, rule.write, directory,
                                 20 * MIB, ())
         self.assertEqual(80 * MIB, exc.unmet_bytes)
+        # No less than what is wanted, if it has freed memory since.
+        directory.freed = 30 * MIB
+        rule.write(directory, 40 * MIB, ())
+        self.assertEqual(40 * MIB, rule.read(directory, None))
