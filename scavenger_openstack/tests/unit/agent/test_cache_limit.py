@@ -86,7 +86,7 @@ class CacheLimitTest(LoopTestCase):
                 self.driver, self.leases, perfiso.Params(), Mode.OFF),
             self.driver.ended, events.extend)
         for caps in ((*KEY, 4),), ():
-            recorder.tick(self.turn(loop, *caps), tick_events.RUNNING, None,
+            recorder.tick(self.turn(loop, *caps), tick_events.RUNNING, {},
                           ())
         self.assertEqual(
             [('background', 'set', ''), ('background', 'removed', 'a test')],

@@ -105,7 +105,7 @@ class TestPrerequisites(testtools.TestCase):
                 (Resource.MEMORY, False, FORE, 0),
                 (Resource.CPU, False, BACK, 0)):
             check = prerequisites.Prerequisites(
-                [protect], [], lambda *_: '', str, dict, str, links=True,
+                [protect], [], lambda *_: '', str, dict, str, str, links=True,
                 interfaces=(), libvirt=True)
             check.refaults = refaults
             check.check(samples(priority, '/a/b'), ())
