@@ -307,9 +307,9 @@ class Agent:
         yield
 
     def hold(self, workload: str, knob: Knob,
-             theirs: frozenset[int] | None) -> None:
+             theirs: Mapping[int, frozenset[int]] | None) -> None:
         key = (workload, knob)
-        self.adopted += [format_cpus(theirs)] if theirs else []
+        self.adopted += map(format_cpus, (theirs or {}).values())
         state = self._held.get(key)
         actions = self._driver.restore_actions(*key, state)
         if state is None:
@@ -318,3 +318,6 @@ class Agent:
 
     def held(self) -> dict[KnobKey, base.KnobState]:
         return self._held
+
+    def lost(self) -> set[KnobKey]:
+        return set()
