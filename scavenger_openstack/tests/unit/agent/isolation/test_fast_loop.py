@@ -52,6 +52,8 @@ class FastLoopTestCase(testtools.TestCase):
             'scavenger_openstack.agent.isolation.fast_loop.RETRY_S', 0.05))
         self.cpus = Cpus(idle=1)
         self.written = []
+        self.times = []
+        self.write_s = 0.0
         self.failure = None
         self.lease_failure = None
         self.loop = self.make()
@@ -69,6 +71,8 @@ class FastLoopTestCase(testtools.TestCase):
     def write(self, cpus):
         if self.failure:
             raise self.failure
+        self.times.append(time.monotonic())
+        time.sleep(self.write_s)
         self.written.append(cpus)
 
     def check(self):
@@ -129,6 +133,21 @@ class FastLoopTestCase(testtools.TestCase):
         self.assertGreaterEqual(time.monotonic() - start, 0.01)
         self.wait_polls(20)
         self.assertEqual([2, 3, 4], [len(cpus) for cpus in self.written])
+
+    def test_what_takes_long_is_not_given_each_time(self):
+        """20 ms to write: 400 ms later the next that has more."""
+        fast_loop.RETRY_S = 60
+        self.loop = self.make(current=(3,))
+        self.cpus.number = 4
+        self.write_s = 0.02
+        self.loop.start()
+        self.wait_for(lambda: len(self.written) == 2)
+        self.assertEqual([2, 4], [len(cpus) for cpus in self.written])
+        self.assertGreaterEqual(self.times[1] - self.times[0], 0.4)
+        # What takes CPUs away does not wait.
+        self.cpus.number = 0
+        self.wait_for(lambda: len(self.written) == 3)
+        self.assertLess(self.times[2] - self.times[1], 0.4)
 
     def test_unchanged_set_is_written_now_and_then(self):
         self.loop.start()
