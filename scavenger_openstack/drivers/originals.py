@@ -197,7 +197,7 @@ def within(actions: Sequence[RestoreAction],
     """
     above = {f'{action["dir"]}/': theirs[action['inode']]
              for action in actions if action['inode'] in theirs}
-    after = []
+    after: list[RestoreAction] = []
     for action in actions:
         text = action['text']
         for directory, cpus in above.items():
