@@ -319,5 +319,5 @@ class Agent:
     def held(self) -> dict[KnobKey, base.KnobState]:
         return self._held
 
-    def lost(self) -> frozenset[KnobKey]:
-        return frozenset()
+    def lost(self) -> set[KnobKey]:
+        return set()

@@ -121,6 +121,7 @@ class FastCpuSet:
         self._attributed = False         # whose writes those below are
         self._taken = _NONE         # out of our last set, by the kernel
         self._theirs = self._reported = _NONE   # sets of other programs
+        self._is_leased = False
         self._written: list[tuple[_Node, frozenset[int]]] = []
         self._root = _Node(directory, None)
         self._order = [self._root]
@@ -144,6 +145,7 @@ class FastCpuSet:
         """Take what the cgroup holds now for what it held before us."""
         with self._lock:
             self._root.target = self._theirs = self._reported = _NONE
+            self._is_leased = False
 
     def refresh(self, leased: Sequence[base.RestoreAction] = ()) -> bool:
         """Take in what others did: cgroups made, removed, or written to.
@@ -165,13 +167,15 @@ class FastCpuSet:
         return self._root.directory.version == 1
 
     def leased(self) -> bool:
-        """Note that the lease has what :meth:`foreign` returned last.
+        """Note that the lease has what was read, and what :meth:`foreign`
+        returned last: any other set is another program's.
 
         :return: whether the next :meth:`set` has something to write, though
             its CPUs are those of the last
         """
         with self._lock:
             self._reported = _NONE
+            self._is_leased = True
             return self._root.now != self._root.target != _NONE
 
     def _refresh(self, again: bool = True) -> None:
@@ -231,19 +235,21 @@ class FastCpuSet:
         """Return what the group holds, or our last set if the kernel has taken
         CPUs out of that and nothing else has happened to it.
 
-        What another program has written over our last set is remembered.
+        What another program has written over our last set, or over what is
+        in the lease, is remembered.
         """
         root = self._root
         before, target = root.now, root.target
         now = root.now = available_cpus.read_cpus(root.directory)
-        if not target or now == target:
+        if not (target or self._is_leased):
             return now
-        if (missing := target - now) and now <= target \
+        ours = target or before
+        if (missing := ours - now) and now <= ours \
                 and root.directory.version == 1:
             online = online_cpus.read(self._root_dir)
             self._taken |= missing - online if online else _NONE
             if missing <= self._taken:
-                return target
+                return ours
         if now != before:
             self._theirs = now
         return now

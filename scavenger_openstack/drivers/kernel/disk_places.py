@@ -16,6 +16,11 @@ import stat
 UNKNOWN = ''
 """A place that is not known, or is not on this host."""
 
+_REMOTE = re.compile('/session[0-9]+/|/rport-|/nvme-fabrics/'
+                     '|/rbd/|/block/(?:nbd|drbd)')
+"""In the path of a device of iSCSI, Fibre Channel, NVMe over a network, or
+Ceph: two of these may be one disk of the same server."""
+
 _DEEPEST = 16
 """Devices on one another."""
 
@@ -25,7 +30,7 @@ def of(path: str, root_dir: str = '/') -> tuple[str, ...]:
     ``/dev`` (a partition, a logical volume, a RAID).
 
     :data:`UNKNOWN` stands for what is not told: a network file system, a
-    device without a number.
+    volume on another host, a device without a number.
     """
     root = root_dir.rstrip('/')
     path = os.path.normpath(path)
@@ -89,7 +94,9 @@ def _whole_disks(number: str, root: str, deepest: int) -> Iterator[str]:
         slaves = []
     if not deepest or not (below or slaves) or (
             slaves and os.path.isdir(f'{device}/mq')):
-        yield found
+        paths = [os.path.realpath(f'{device}/slaves/{slave}')
+                 for slave in slaves]
+        yield UNKNOWN if any(map(_REMOTE.search, (device, *paths))) else found
     elif below:
         yield from _whole_disks(_file_system(below, root), root, deepest - 1)
     else:

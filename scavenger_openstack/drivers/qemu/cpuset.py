@@ -153,7 +153,8 @@ class CpuSet:
             self._own = {action['inode']: parse_cpus(action['text'])
                          for action in leased}
         own, before = self._own, self._moved
-        due = self._each(lambda part: part.cpus.leased())
+        due = self._each(lambda part: part.directory.inode in own
+                         and part.cpus.leased())
         # vCPUs first: they are what keeps CPUs busy.
         self._moved = tuple(
             (part.cpus, own[part.directory.inode])

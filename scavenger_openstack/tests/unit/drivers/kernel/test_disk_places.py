@@ -88,6 +88,26 @@ class PlacesTest(testtools.TestCase):
         (self.root / 'proc/self/mountinfo').unlink()
         self.assertEqual(('',), self.of('/disk'))
 
+    def test_a_volume_on_another_host(self) -> None:
+        """Two of these may be one disk there."""
+        remote = 'host2/session1/target2:0:0/2:0:0:1/block/sde'
+        self.write(f'sys/devices/{remote}/dev', '8:64\n')
+        self.link(f'sys/devices/{remote}', 'sys/dev/block/8:64')
+        self.link(f'sys/devices/{remote}', 'sys/devices/dm-1/slaves/sde')
+        rows = [f'4{number} 22 {device} / {path} rw - xfs /dev/x rw'
+                for number, (device, path) in enumerate((
+                    ('8:64', '/iscsi'), ('259:1', '/nvme'), ('252:0', '/rbd'),
+                    ('43:0', '/nbd')))]
+        self.write('proc/self/mountinfo', '\n'.join((*MOUNTS, *rows)))
+        for device, number in (
+                ('virtual/nvme-fabrics/ctl/nvme1/nvme1n1', '259:1'),
+                ('rbd/0/block/rbd0', '252:0'),
+                ('virtual/block/nbd0', '43:0')):
+            self.write(f'sys/devices/{device}/dev', f'{number}\n')
+            self.link(f'sys/devices/{device}', f'sys/dev/block/{number}')
+        for path in '/iscsi', '/nvme', '/rbd', '/nbd', '/san':
+            self.assertEqual(('',), self.of(f'{path}/disk'), path)
+
     def test_a_device_without_a_place_in_sys(self) -> None:
         (self.root / 'sys/dev/block/8:2').unlink()
         self.assertEqual(('',), self.of('/disk'))

@@ -71,6 +71,7 @@ class Version1(FastCase):
     def test_pins_from_before(self) -> None:
         self.host.set_by_another(f'{ONE}/vcpu0', {2, 3})
         self.state = None
+        self.cpus.begin()
         self.tick()
         for cpus, pinned in (({3, 4}, {3}), ({4}, {4}), ({1, 2, 3}, {2, 3})):
             self.move(*cpus)
@@ -104,6 +105,25 @@ class Version1(FastCase):
         self.move(4)
         self.assertEqual([{4}], self.sets('vcpu0'))
         self.assertEqual([ALL, ALL, {6}, ALL], self.end())
+
+    def test_a_pin_that_comes_before_the_first_move(self) -> None:
+        """As of a vCPU that is plugged in: libvirt pins it a little later."""
+        self.host.set_by_another(f'{ONE}/vcpu0', {4, 6})
+        self.move(3, 4)
+        self.assertEqual([{3, 4}, {4, 6}], self.sets('vcpu1', 'vcpu0'))
+        self.assertTrue(self.tick())
+        self.move(4, 5)
+        self.assertEqual([{4, 5}, {4}], self.sets('vcpu1', 'vcpu0'))
+        self.assertEqual([ALL, ALL, {4, 6}, ALL], self.end())
+
+    def test_a_pin_to_what_was_set_last(self) -> None:
+        self.move(3)
+        for pin in {4}, {3}:
+            self.host.set_by_another(f'{ONE}/vcpu0', pin)
+            self.move(5)
+            self.assertEqual([{5}, pin], self.sets('vcpu1', 'vcpu0'))
+        self.tick()
+        self.assertEqual([ALL, ALL, {3}, ALL], self.end())
 
     def test_restored_by_another(self) -> None:
         """As by the watcher: it is set again in the next tick."""
@@ -204,6 +224,24 @@ class Version2(Version1):
             self.move(*cpus)
             self.assertEqual([cpus, {4}], self.sets('vcpu1', 'vcpu0'))
         self.assertEqual([ALL, ALL, {4, 6}, ALL], self.end())
+
+    def test_a_pin_that_comes_before_the_first_move(self) -> None:
+        self.host.set_by_another(ONE, {4, 6})
+        self.move(3, 4)
+        self.assertEqual({4, 6}, self.host.set_of(ONE))
+        self.tick()
+        self.move(4, 5)
+        self.assertEqual({4}, self.host.set_of(ONE))
+        self.assertEqual([{4, 6}] * 4, self.end())
+
+    def test_a_pin_to_what_was_set_last(self) -> None:
+        self.move(3)
+        for cpus in {4}, {3}:
+            self.host.set_by_another(ONE, cpus)
+            self.move(5)
+            self.assertEqual(cpus, self.host.set_of(ONE))
+        self.tick()
+        self.assertEqual([{3}] * 4, self.end())
 
     def test_another_program_sets_it(self) -> None:
         """As systemd does for set-property AllowedCPUs."""
