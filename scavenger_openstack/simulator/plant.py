@@ -75,6 +75,7 @@ class Plant:
         self.violations = 0
         self.cpu_busy_s = 0.0
         self.link_tx_bytes = 0.0
+        self.refault_bytes = 0.0
         self._short = False
         self._began_s = 0.0
         self._steps = 0
@@ -320,7 +321,7 @@ class Plant:
                      max(0.0, g.limit_memory - g.memory_bytes))
                  for g in readers], max(0.0, free))
             for guest, room in zip(readers, rooms, strict=True):
-                guest.cache_files(room, dt_s)
+                self.refault_bytes += guest.cache_files(room, dt_s)
         short = free < 0
         if short:
             self.violation_s += dt_s

@@ -42,7 +42,9 @@ class Event(enum.StrEnum):
     DID_NOT_HELP = 'the limit did not help; nothing else is attributed to it'
     SUFFERS = 'a victim suffers while the limit is used'
     AT_EASE = 'all victims are at ease'
-    IN_VAIN = 'at its floor for some samples, and a victim suffers as before'
+    IN_VAIN = (
+        'at its floor for some samples, and a victim suffers as before, or '
+        'next to nothing')
     HOLDS_LITTLE = (
         'direct evidence: it holds next to nothing of what the victim waits')
     RESTS = 'for some samples it uses less than half of its limit'
@@ -129,7 +131,7 @@ class Limit:
     ``again``: it began as the last good one, for an antagonist that returned.
     ``levels``: the effects on those that suffered when it was cut first,
     since it last grew; ``futile``: how often since then there was nothing to
-    cut.
+    cut; ``floored``: for how many samples it was at the floor.
     """
 
     cap: Cubic
@@ -138,6 +140,7 @@ class Limit:
     ignored: int = 0
     fresh: bool = True
     futile: int = 0
+    floored: int = 0
     levels: dict[Disturbance, float] = dataclasses.field(default_factory=dict)
 
     def change(self, change: Change, use: float, cut: float, room: float

@@ -26,6 +26,7 @@ from scavenger_openstack.algorithms.attribution.antagonist import State
 from scavenger_openstack.algorithms.attribution.cubic import Cubic
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.disturbance import Effects
+from scavenger_openstack.algorithms.attribution.disturbance import SETTLED
 from scavenger_openstack.algorithms.attribution.disturbance import VictimGroup
 from scavenger_openstack.algorithms.attribution.history import Points
 from scavenger_openstack.algorithms.attribution.trial import Tally
@@ -56,6 +57,11 @@ FUTILE_SAMPLES = 6
 """Of suffering more than half as much as before, with an antagonist at its
 floor; then the victim is like that without it, and its limit may grow until
 it gets worse."""
+
+
+HARDLY = 2.0
+"""Of what limits leave to the victims: so much of what they suffer beside an
+antagonist at its floor is taken for their own."""
 
 
 class CapControl:
@@ -340,6 +346,18 @@ class CapControl:
         antagonist = self.antagonists[key]
         suffering = [each for each in antagonist.trials
                      if each.suffers and each not in effects.limited]
+        limit.floored = limit.floored + 1 if (
+            limit.cap.at_floor and antagonist.state is not State.ON_TRIAL
+            ) else 0
+        if limit.floored >= SETTLED and all(
+                each.usual is not None and each.usual < HARDLY * each.tolerated
+                for each in antagonist.trials):
+            # What they suffer beside so little of it is not its doing.
+            limit.floored = 0
+            antagonist.move(Event.IN_VAIN)
+            effects.undisturbed.update(antagonist.trials)
+            effects.limited.update(antagonist.trials)
+            return
         if antagonist.state is not State.ON_TRIAL:
             if suffering and use >= usage.WORKING * limit.cap.value:
                 self._cut_more(antagonist, limit, use, suffering, effects)

@@ -322,11 +322,15 @@ class Disturbance:
         if self.signal == LINK_USE:
             return
         self.recent.append(latest)
-        if len(self.recent) < SETTLED:
-            return
-        middle = sorted(self.recent)[len(self.recent) // 2]
-        if middle < -BETTER * self.least:
+        middle = self.usual
+        if middle is not None and middle < -BETTER * self.least:
             self._move(middle)
+
+    @property
+    def usual(self) -> float | None:
+        """The effect in the middle of the last samples."""
+        return None if len(self.recent) < SETTLED else sorted(
+            self.recent)[len(self.recent) // 2]
 
     def _move(self, by: float) -> None:
         self.shift = (self.shift + by if self.signal in SHARES
@@ -337,7 +341,7 @@ class Disturbance:
     def take(self, effects: Effects) -> None:
         """Take what was done about the disturbance."""
         if self in effects.undisturbed and self.latest is not None:
-            self._move(self.latest)
+            self._move(self.latest if self.usual is None else self.usual)
         if self in effects.limited:
             self.excess = None
         self.outcome = effects.verdicts.get(self, self.outcome)

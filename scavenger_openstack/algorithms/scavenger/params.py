@@ -26,8 +26,8 @@ class Params:
         'help': 'Seconds of memory use that make the mean and the standard '
                 'deviation, and that memory use must stay low before the '
                 'reserve shrinks. For as long after a start, background '
-                'work gets no more memory than it has. Longer gives fewer '
-                'violations and a slower return of memory.',
+                'work may grow into half of what is available. Longer gives '
+                'fewer violations and a slower return of memory.',
         'min': 2.0, 'max': 86400.0, 'source': 'Scavenger, section 6.1'})
     network_c: float = dataclasses.field(default=2.0, metadata={
         'help': "Standard deviations of the foreground's sending rate that "
@@ -101,6 +101,13 @@ class Params:
                 'and the more there are, the less CPU time background work '
                 'gets.',
         'source': 'not in the paper'})
+    ipc_contenders: bool = dataclasses.field(default=True, metadata={
+        'help': 'Limit by the instructions per cycle only the background '
+                'work that misses the shared cache enough to disturb '
+                'others; all of it where misses are not measurable, and '
+                'while threads have to share cores. False: limit all '
+                'background work, as the paper does.',
+        'source': 'not in the paper'})
     min_headroom: float = dataclasses.field(default=0.02, metadata={
         'help': 'Least share of the capacity of memory or of a link that '
                 "stays free above the foreground's mean, also when its use "
@@ -121,6 +128,27 @@ class Params:
         'help': 'Limit the memory of background work to what the '
                 'foreground leaves. False: its memory is not limited.',
         'source': 'Scavenger, section 4.2'})
+    use_page_cache: bool = dataclasses.field(default=True, metadata={
+        'help': 'Count the page cache of background work, too, and take it '
+                'back while the foreground reads again from disk what it had '
+                'in its page cache. False: background work may displace all '
+                'page cache of the foreground.',
+        'source': 'not in the paper'})
+    page_cache_refault_bytes_per_s: float = dataclasses.field(
+        default=262144.0, metadata={
+            'help': 'Bytes per second that the foreground as a whole may read '
+                    'again from disk, having had them in its page cache, '
+                    'before background work loses page cache. Less protects '
+                    'the page cache of the foreground more, and lets '
+                    'background work grow more slowly.',
+            'min': 0.0, 'max': 1e12, 'source': 'not in the paper'})
+    page_cache_step: float = dataclasses.field(default=0.01, metadata={
+        'help': 'Share of all memory by which background work may grow in '
+                'five ticks where no memory is free, at the cost of page '
+                'cache that the foreground may not need. More gives idle page '
+                'cache away sooner, and takes more at a time of what is '
+                'needed.',
+        'min': 0.0001, 'max': 0.5, 'source': 'not in the paper'})
     use_network: bool = dataclasses.field(default=True, metadata={
         'help': 'Limit the sending rate of background work to what the '
                 'foreground leaves on each shared link. False: its sending '

@@ -369,7 +369,9 @@ def reason(facts: Mapping[str, Any], what: str, unit: str, scale: float,
     if facts['rule'] == 'learning':
         return (f"{what}: learning the foreground's use (now {x:.2f} {unit}, "
                 f'{_counted(facts["samples"], "sample")}), until then '
-                'no more than the floor or what is used')
+                'no more than '
+                + ('half of what was available besides what was used'
+                   if what == 'memory' else 'the floor'))
     return (f'{what}: foreground uses {x:.2f} {unit}, keeps '
             f'{facts["upper"] / scale:.2f} (mean {facts["mu"] / scale:.2f} + '
             f'headroom {facts["headroom"] / scale:.2f} + new '

@@ -27,9 +27,10 @@ TICKS_PER_S = 100       # USER_HZ, of Linux on all machines that run libvirt
 
 
 class TrackedDomain:
-    """A domain, and the descriptors that are kept for it."""
+    """A domain, the descriptors that are kept for it, and the memory that it
+    used at the last look."""
 
-    __slots__ = ('counters', 'files', 'snapshot', 'workload')
+    __slots__ = ('counters', 'files', 'memory_bytes', 'snapshot', 'workload')
 
     def __init__(self, snapshot: Snapshot, workload: Workload,
                  counters: domain_counters.DomainCounters,
@@ -38,6 +39,7 @@ class TrackedDomain:
         self.workload = workload
         self.counters = counters
         self.files = files
+        self.memory_bytes: int | None = None
 
 
 class Allowed:

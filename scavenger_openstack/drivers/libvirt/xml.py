@@ -154,6 +154,16 @@ class Domain:
         """Return whether the domain has CPUs to itself."""
         return self.dedicated_cpus is not None
 
+    @property
+    def memory_kept(self) -> str:
+        """Return why its memory cannot be limited; '' when it can."""
+        if self.fixed_memory is not None:
+            return (f'domain {self.name} has {self.fixed_memory}: it can give '
+                    'no memory back, so its memory is not limited')
+        return '' if self.has_balloon else (
+            f'domain {self.name} has no balloon: its memory cannot be '
+            'limited')
+
     def workload(self, *, created_s: float) -> Workload:
         """The domain in the words of the controllers."""
         return Workload(
@@ -165,7 +175,7 @@ class Domain:
             dedicated_cpus=self.dedicated_cpus or frozenset(),
             disks=('',) * len(self.disks),  # a target is the guest's name
             interfaces=self.interfaces, created_s=created_s,
-            instance=self.uuid)
+            instance=self.uuid, memory_kept=self.memory_kept)
 
 
 def parse(text: str, floors: Mapping[Knob, float] = DEFAULT_FLOORS

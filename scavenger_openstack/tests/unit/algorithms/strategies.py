@@ -205,7 +205,8 @@ def weird_rates(draw: st.DrawFn) -> Rates:
         draw(ANY), draw(ANY), tuple(found), topology=draw(TOPOLOGIES),
         memory_total_bytes=draw(ANY), memory_available_bytes=draw(ANY),
         links={'eth0': draw(ANY)}, link_tx_bytes_per_s=draw(ANY_LINKS),
-        link_of={'va': 'eth0', 'vb': 'eth1', 'vc': 'eth0'})
+        link_of={'va': 'eth0', 'vb': 'eth1', 'vc': 'eth0'},
+        memory_free_bytes=draw(ANY), refault_bytes_per_s=draw(ANY))
 
 
 @st.composite
@@ -249,7 +250,7 @@ def example_look() -> Rates:
 
 
 COUNTERS = tuple(name for name in WorkloadSample._fields if name not in (
-    'workload', 'memory_bytes', 'caps_in_force'))
+    'workload', 'memory_bytes', 'page_cache_bytes', 'caps_in_force'))
 
 
 @st.composite

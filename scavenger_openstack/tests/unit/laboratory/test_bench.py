@@ -10,10 +10,13 @@ from typing import Any
 import testtools
 
 from scavenger_openstack.algorithms.perfiso import perfiso
+from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack import conf as conf_package
 from scavenger_openstack.conf import agent as conf_agent
 from scavenger_openstack import laboratory
 from scavenger_openstack.laboratory import bench
+from scavenger_openstack.laboratory import presets
+from scavenger_openstack.laboratory import score
 from scavenger_openstack.simulator.driver import GROUP
 from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.simulator import scenario
@@ -39,6 +42,22 @@ def means(outcome: bench.Outcome, one: scenario.Drawn) -> list[float]:
 
 
 class Policies(testtools.TestCase):
+
+    def test_page_cache_of_the_foreground(self) -> None:
+        """Background gets what is idle, and the foreground notices little."""
+        host = drawn('memory-antagonist', seed=3, duration_s=400.0)
+        alone, unmanaged = (bench.run(host, bench.POLICIES[name])
+                            for name in ('alone', 'none'))
+        with_rule, without = (score.score(
+            host, bench.run(host, bench.Policy(
+                preset=presets.DEFAULTS, only=('scavenger',), params={
+                    'scavenger': scavenger.Params(use_page_cache=is_used)})),
+            alone=alone, unmanaged=unmanaged) for is_used in (True, False))
+        assert with_rule.p99_ratio and without.p99_ratio
+        assert with_rule.work_ratio and without.work_ratio
+        self.assertLess(with_rule.p99_ratio, 1.1)
+        self.assertGreater(without.p99_ratio, 1.2)
+        self.assertGreater(with_rule.work_ratio, 0.85 * without.work_ratio)
 
     def test_alone_has_no_background(self) -> None:
         one = drawn('disk-antagonist', duration_s=200.0)

@@ -38,7 +38,7 @@ class PresetsTest(testtools.TestCase):
             params.min_headroom, params.ipc_min_cores,
             params.ipc_min_deviation, params.ipc_smoothing))
         self.assertFalse(params.use_cpu_idle or params.use_cpu_leftover
-                         or params.ipc_share_alarms)
+                         or params.ipc_share_alarms or params.ipc_contenders)
 
     def test_the_fast_loop_is_of_perfiso(self) -> None:
         self.assertIsNotNone(presets.read('perfiso').fast_loop)

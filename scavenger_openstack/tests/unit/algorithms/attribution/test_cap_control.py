@@ -67,6 +67,31 @@ class TrialTest(CapControlTestCase):
                                      self.held.tally.refuted,
                                      self.held.tally.unclear))
 
+    def at_its_floor(self, *levels: float) -> list[float]:
+        """Limits of a hog whose victim has these levels in turn."""
+        one = disturbance()
+        self.capped(one)
+        for _ in range(4):
+            self.turn(uses(hog=self.cap()), 1.0)
+        limits = []
+        for level in levels * 40:
+            one.recent.append(level / (1 + one.shift) - 1)
+            self.turn(uses(hog=self.cap()), level)
+            limits.append(self.cap())
+        return limits
+
+    def test_at_its_floor_it_is_not_to_blame_for_what_is_left(self) -> None:
+        """It was cut for noise time and again; now it keeps what hurts
+        nobody."""
+        limits = self.at_its_floor(1.08, 1.03, 1.03)
+        self.assertAlmostEqual(0.1, min(limits))
+        self.assertGreater(min(limits[-20:]), 0.3)
+
+    def test_at_its_floor_it_stays_while_victims_suffer_much(self) -> None:
+        limits = self.at_its_floor(1.2, 1.2, 1.0)
+        self.assertAlmostEqual(0.1, min(limits))
+        self.assertLess(max(limits[-20:]), 0.15)
+
     def test_coming_back_is_no_new_cap(self) -> None:
         self.capped(disturbance())
         for _ in range(20):     # within what is one minute to the limit

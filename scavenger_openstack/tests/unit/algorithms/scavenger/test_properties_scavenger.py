@@ -219,18 +219,35 @@ class LimitProperties(testtools.TestCase):
     def test_no_growth_without_a_model(self, params: Params,
                                        curve: list[Look]) -> None:
         """Memory while learning or blind: nothing gets more than the most
-        that it has had since then."""
+        that it has had since then; while learning, all together get half of
+        what was available, too."""
         _, decisions = run(params, curve)
         most: dict[str, float] = {}
+        half: float | None = None
         for look, decision in zip(curve, decisions, strict=True):
-            if facts(decision, MEMORY)['rule'] not in ('learning', 'blind'):
+            rule = facts(decision, MEMORY)['rule']
+            if rule not in ('learning', 'blind'):
                 most.clear()
+                half = None
                 continue
-            for name, value in caps(decision, MEMORY).items():
-                one = limited(look, MEMORY)[name]
-                most[name] = max(most.get(name, 0.0), used(one, MEMORY))
-                self.assertLessEqual(
-                    value, max(most[name], floor(one.workload, MEMORY)))
+            limits = caps(decision, MEMORY)
+            there = limited(look, MEMORY)
+            if not there:
+                half = None
+            for name, one in there.items():
+                most[name] = max(most.get(name, 0.0), used(one, MEMORY),
+                                 floor(one.workload, MEMORY))
+            if rule == 'learning' and half is None and there:
+                total = sum(used(one, MEMORY) for one in there.values())
+                budget = facts(decision, MEMORY)['budget']
+                half = total + max(0.0, budget - total) / 2
+            least = sum(most[name] for name in there)
+            if rule == 'learning':
+                self.assertLessEqual(sum(limits.values()),
+                                     max(least, half or 0.0) + 1)
+            else:
+                for name, value in limits.items():
+                    self.assertLessEqual(value, most[name])
 
     @given(strategies.params, strategies.curves(gaps=True))
     def test_overcommitted_when_the_floors_do_not_fit(
