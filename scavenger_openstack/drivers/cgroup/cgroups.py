@@ -28,6 +28,7 @@ from scavenger_openstack.drivers.cgroup import kill
 from scavenger_openstack.drivers.cgroup import knobs
 from scavenger_openstack.drivers.cgroup import memory
 from scavenger_openstack.drivers.cgroup import own_limits
+from scavenger_openstack.drivers.cgroup import used_disks
 from scavenger_openstack.drivers.kernel import cgroup_files
 from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack.drivers.kernel import proc
@@ -42,7 +43,8 @@ LOG = logging.getLogger(__name__)
 class _Entry:
     """A workload and the descriptors that are kept for it."""
 
-    __slots__ = ('counters', 'inode', 'parent', 'settling', 'workload')
+    __slots__ = ('counters', 'inode', 'parent', 'settling', 'used_disks',
+                 'workload')
 
     def __init__(self, parent: discovery.Parent, inode: int,
                  workload: types.Workload,
@@ -52,6 +54,7 @@ class _Entry:
         self.workload = workload
         self.counters = counters
         self.settling = own_limits.SETTLING_TICKS
+        self.used_disks = used_disks.UsedDisks()
 
 
 class Cgroups:
@@ -167,7 +170,20 @@ class Cgroups:
             if other_disks:     # what one did so far is no use of now
                 sample = sample._replace(io_bytes=None, io_ops=None)
             samples.append(sample)
+        if not self._ticks % base.RESCAN_TICKS:
+            self._find_disks()
         return tuple(samples)
+
+    def _find_disks(self) -> None:
+        """Look which disks workloads use, where there are several."""
+        disks_now = self._disks.now
+        for entry in self._entries.values():
+            used = entry.used_disks.look(
+                entry.counters.disk_operations(), disks_now) if len(
+                    disks_now) > 1 else ()
+            if used != entry.workload.disks:
+                entry.workload = dataclasses.replace(entry.workload,
+                                                     disks=used)
 
     def _read_limits(self, workload: str) -> None:
         """Read a workload's own limits again.

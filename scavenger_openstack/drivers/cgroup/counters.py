@@ -28,6 +28,7 @@ import logging
 import os
 from typing import NamedTuple
 
+from scavenger_openstack.drivers.cgroup import used_disks
 from scavenger_openstack.drivers.kernel.cgroup_files import ABSENT
 from scavenger_openstack.drivers.kernel.cgroup_files import OUT_OF_FILES
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
@@ -444,6 +445,12 @@ class Counters:
                      for source in (*self._missing, *(
                          kept.source for kept in self._kept if kept.bad))
                      if not set(places).isdisjoint(source.fields)), '')
+
+    def disk_operations(self) -> Mapping[str, int]:
+        """Operations so far by disk, as of the last :meth:`read`; empty where
+        they are not counted."""
+        return next((used_disks.operations(kept.data) for kept in self._kept
+                     if kept.data and IO_OPS in kept.source.fields), {})
 
     def sample(self, workload: Workload) -> WorkloadSample | None:
         """The sample of now, or ``None``: the workload is gone."""

@@ -109,8 +109,6 @@ class TestRandomChanges(testtools.TestCase):
                              lambda: self.turns),
                             ('agent.isolation.fast_loop.FastLoop', Loop),
                             ('agent.isolation.fast_loop.RETRY_S', 0.002),
-                            # By that clock each write takes 0.4 s.
-                            ('agent.isolation.fast_loop.GROW_FACTOR', 0.0),
                             ('agent.isolation.fast_loop.time', Clock())):
             self.useFixture(fixtures.MonkeyPatch(
                 f'scavenger_openstack.{name}', value))

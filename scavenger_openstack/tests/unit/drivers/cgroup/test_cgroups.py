@@ -18,6 +18,7 @@ from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
 from scavenger_openstack.drivers.cgroup import counters
 from scavenger_openstack.drivers.cgroup import disks
 from scavenger_openstack.drivers.cgroup import knobs
+from scavenger_openstack.drivers.cgroup import used_disks
 from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack.drivers import originals
 from scavenger_openstack import errors
@@ -120,6 +121,41 @@ class TestSample(CgroupsCase):
         self.assertEqual((100, 1), (sample.io_bytes, sample.io_ops))
         self.assertRaises(errors.ConfigError, self.driver,
                           io_devices=['sdz'])
+
+    def test_the_disks_that_a_workload_uses(self) -> None:
+        """Those of the last minutes; where there is but one, no matter."""
+        where = self.tree.cgroup('/batch/a')
+        driver = self.driver()
+        done = {'8:0': 5, '8:32': 0, '253:0': 5}
+
+        def after(looks: int, *busy: str) -> tuple[str, ...]:
+            for _ in range(looks * base.RESCAN_TICKS):
+                for disk in busy:
+                    done[disk] += 1
+                (where / 'io.stat').write_text(''.join(
+                    f'{disk} rbytes=1 wbytes=0 rios={count} wios=0\n'
+                    for disk, count in done.items()))
+                sample, = driver.sample()
+            return sample.workload.disks
+
+        self.assertEqual((), driver.sample()[0].workload.disks)
+        after(1)
+        # From the next sample on.
+        self.assertEqual(('8:0',), driver.sample()[0].workload.disks)
+        self.assertEqual(('8:0', '8:32'), after(2, '8:32'))
+        self.assertEqual(('8:32',), after(used_disks.LOOKS, '8:32'))
+        self.assertEqual((), after(used_disks.LOOKS + 1))
+        (self.tree.root / 'sys/block/sdc/size').write_text('0\n')
+        self.assertEqual((), after(3, '8:0'))
+
+    def test_operations_by_disk(self) -> None:
+        self.assertEqual({'8:0': 3, '253:0': 3, '8:32': 1},
+                         used_disks.operations(V2_FILES['io.stat'].encode()))
+        self.assertEqual({'8:0': 11, '8:16': 0}, used_disks.operations(
+            b'8:0 Read 5\n8:0 Write 6\n8:0 Total 11\n8:16 Total 0\n'
+            b'Total 11\n'))
+        for odd in (b'', b'Total 0\n', b'8:0 Total x\n', b'\xff rios=1x\n'):
+            self.assertEqual({}, used_disks.operations(odd))
 
     def io(self, text: str, **disks: str) -> tuple[int | None, int | None]:
         """What is counted of disks, by name, where ``io.stat`` is this."""
