@@ -57,6 +57,7 @@ class Guest:
     :param disk_bytes: size of an empty disk, ``/dev/vda`` in the guest
     :param programs: sources in C, a file or a directory, compiled here, by
         their name in the guest
+    :param more: returns further files, by their name in the guest
     """
 
     tests: tuple[str, ...]
@@ -70,6 +71,7 @@ class Guest:
     deadline_s: float = 900
     programs: Mapping[str, pathlib.Path] = dataclasses.field(
         default_factory=dict)
+    more: Callable[[], guest_archive.Files] = dict
 
     def ids(self) -> list[str]:
         """The ids of all tests that the guest will run."""
@@ -111,7 +113,9 @@ class Guest:
         with open(scratch / 'initrd', 'wb') as out:
             with open(base.directory / 'base.cpio', 'rb') as source:
                 shutil.copyfileobj(source, out)
-            files = {**required, **product, **self._programs(scratch)}
+            files: guest_archive.Files = {
+                **required, **product, **self._programs(scratch),
+                **self.more()}
             guest_archive.write(out, {
                 **files, **own, **(guest_archive.compiled(files, scratch)
                                    if base.compatible else {})})
