@@ -205,8 +205,8 @@ def leaders_of(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
 
     if conf.placement.enabled:
         writer = placement_writer.Writer(
-            engine, placement_api.Placement(sessions.make_adapter(
-                conf, session, 'placement')),
+            engine, placement_api.Placement(sessions.make_placement(
+                conf, session)),
             _params(placement.Params, conf.placement), clock, time.monotonic)
         writes = lead(
             placement_writer.CLAIM, writer.turn, placement_writer.EVERY_S,

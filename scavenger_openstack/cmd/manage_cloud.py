@@ -41,8 +41,8 @@ def remove(conf: cfg.ConfigOpts, prog: str) -> int:
 
     :raises ConfigError: a conductor would write it again.
     """
-    placement = placement_api.Placement(sessions.make_adapter(
-        conf, sessions.make_session(conf), 'placement'))
+    placement = placement_api.Placement(sessions.make_placement(
+        conf, sessions.make_session(conf)))
     engine = connect.engine_of(conf)
     try:
         with connect.reading(engine) as connection:

@@ -53,14 +53,11 @@ def make_session(conf: cfg.ConfigOpts) -> session.Session:
         raise errors.ConfigError(f'[{SECTION}]: {exc}') from exc
 
 
-def make_adapter(conf: cfg.ConfigOpts, made: session.Session, service: str
-                 ) -> adapter.Adapter:
-    """A client of one service.
-
-    :param service: its type, such as ``placement``
-    """
+def make_placement(conf: cfg.ConfigOpts, made: session.Session
+                   ) -> adapter.Adapter:
+    """Return a client of Placement."""
     return adapter.Adapter(
-        made, service_type=service, region_name=conf[SECTION].region_name,
+        made, service_type='placement', region_name=conf[SECTION].region_name,
         interface=conf[SECTION].valid_interfaces, connect_retries=0)
 
 

@@ -27,25 +27,23 @@ from scavenger_openstack import errors
 LOG = logging.getLogger(__name__)
 
 REFRESH_S = 15
+"""After so long a page that is visible asks again."""
 
 
 def context(load: Callable[[], dict[str, Any]], *, request: Any = None,
-            refresh_url: str = '',
-            now: datetime.datetime | None = None,
-            refresh_s: int = REFRESH_S) -> dict[str, Any]:
+            refresh_url: str = '') -> dict[str, Any]:
     """Return what the template of a fragment is rendered with.
 
     :param load: makes the calls; what it returns is in the context
     :param request: its user's zone is that of all times; Horizon does not
         set it where a script asks
     :param refresh_url: what has the fragment alone; '': it is loaded once
-    :param refresh_s: after so long a page that is visible asks again
     """
     if request is not None:
         timezone.activate(functions.get_timezone(request))
     values: dict[str, Any] = {
-        'loaded_at': now or timezone.now(), 'refresh_url': refresh_url,
-        'refresh_s': refresh_s, 'problem': None}
+        'loaded_at': timezone.now(), 'refresh_url': refresh_url,
+        'refresh_s': REFRESH_S, 'problem': None}
     try:
         values.update(load())
     except client.Problem as problem:

@@ -26,10 +26,10 @@ def text(x: float, y: float, words: str, *, size: float = 11,
 
 
 def line(x1: float, y1: float, x2: float, y2: float, colour: str,
-         width: float = 1, dashed: bool = False) -> str:
+         dashed: bool = False) -> str:
     dash = " stroke-dasharray='4 3'" if dashed else ''
     return (f"<line x1='{x1:.1f}' y1='{y1:.1f}' x2='{x2:.1f}' "
-            f"y2='{y2:.1f}' stroke='{colour}' stroke-width='{width:g}'"
+            f"y2='{y2:.1f}' stroke='{colour}' stroke-width='1'"
             f'{dash}/>')
 
 

@@ -46,14 +46,12 @@ class Simulator(StillHost):
 
     def __init__(self, machine: Machine, tenants: Iterable[Tenant], *,
                  seed: int, step_s: float = 1.0, keep: bool = False,
-                 host: str = 'simulated',
                  floors: Mapping[types.Knob, float] | None = None) -> None:
         self.plant = Plant(machine, tenants, seed=seed, step_s=step_s,
                            keep=keep)
         self.plant.welcome = self._limit
         self._machine = machine
         self._topology = machine.topology()
-        self._host = host
         self._floors = dict(floors or {})
         self._caps: dict[tuple[str, types.Knob], types.Value] = {}
         self._identities: dict[str, types.Workload] = {}
@@ -96,7 +94,7 @@ class Simulator(StillHost):
         cached = sum([guest.file_bytes for guest in plant.guests])
         busy_s = plant.cpu_busy_s / machine.cpus
         return types.HostSample(
-            host=self._host, boot_id='simulation', time_s=plant.now,
+            host='simulated', boot_id='simulation', time_s=plant.now,
             wall_time_s=plant.now,
             workloads=tuple([self._sample(guest)
                              for guest in plant.guests]),

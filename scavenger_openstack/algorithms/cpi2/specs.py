@@ -57,14 +57,14 @@ class Statistics(NamedTuple):
             self.m2 + other.m2 + delta * delta * self.n * other.n / n,
             _mean(self.cpu_cores, self.n, other.cpu_cores, other.n))
 
-    def age(self, days: float, weight: float = AGE_WEIGHT) -> Statistics:
+    def age(self, days: float) -> Statistics:
         """Return the statistics of the same samples, ``days`` later: they
         weigh less.
 
         Source: CPI2, section 3.1, read as a weight of the sample: the text
         multiplies the value itself, which would lower the mean each day.
         """
-        factor = weight ** days
+        factor = AGE_WEIGHT ** days
         return self._replace(n=self.n * factor, m2=self.m2 * factor)
 
     @property

@@ -24,7 +24,7 @@ from scavenger_openstack.algorithms.perfiso.deficit import fair_part
 from scavenger_openstack.algorithms.perfiso.deficit import parts_of
 from scavenger_openstack.algorithms.perfiso.deficit import priority
 from scavenger_openstack.algorithms.perfiso.io_budget import IoBudget
-from scavenger_openstack.algorithms.perfiso.io_budget import MOST_OPS_PER_S
+from scavenger_openstack.algorithms.perfiso.io_params import MOST_OPS_PER_S
 from scavenger_openstack.algorithms.perfiso.io_params import Params
 from scavenger_openstack.algorithms import signals
 from scavenger_openstack.algorithms.window import samples
@@ -94,14 +94,11 @@ class DiskShares:
 
     def __init__(self, label: str, params: Params, interval_s: float,
                  best: BestWaits) -> None:
-        p = self._params = params
+        self._params = params
         self._label = label
         self._interval_s = interval_s
         self._budget = IoBudget(
-            c=p.wait_c, tolerance=p.wait_tolerance,
-            size=samples(p.wait_window_s, interval_s),
-            smoothing=p.wait_smoothing, increase=p.increase_share,
-            decrease=p.decrease_factor, blind_ticks=p.blind_ticks, best=best)
+            params, samples(params.wait_window_s, interval_s), best)
         self._done: dict[RunKey, collections.deque[tuple[float, ...]]] = {}
         self._unknown: dict[RunKey, int] = {}
         self.limits: dict[RunKey, float] = {}
@@ -109,10 +106,7 @@ class DiskShares:
 
     def tune(self, params: Params) -> None:
         """Go on with other constants; what was learnt stays."""
-        self._params = p = params
-        self._budget.tune(
-            c=p.wait_c, tolerance=p.wait_tolerance, increase=p.increase_share,
-            decrease=p.decrease_factor, blind_ticks=p.blind_ticks)
+        self._params = self._budget.params = params
 
     def step(self, now: float, foreground: Iterable[types.WorkloadRates],
              background: Sequence[types.WorkloadRates],
@@ -187,20 +181,21 @@ class DiskShares:
             value = min(share, before.get(key, low) + step)
             # Whole ones, as they are read back.
             value = self.limits[key] = max(low, float(math.floor(value)))
-            if self._uses_disk(key, use):
+            busy = self._is_busy(key)
+            if busy:
+                self.busy.add(key)
+            # What does no operations is not limited before it begins.
+            if busy or use is None:
                 caps.append(types.Cap(
                     key[0], KNOB, value, '',
                     why if rated is None else f'{why}; deficit {rated:+.2f}'))
         self.busy.intersection_update(self.limits)
         return caps
 
-    def _uses_disk(self, key: RunKey, use: float | None) -> bool:
-        """Whether a workload did some operations lately, or may do some now:
-        one that does none is not limited, and at once when it begins."""
-        busy = any(own >= LEAST_OPS_PER_S for own, *_ in self._done[key])
-        if busy:
-            self.busy.add(key)
-        return busy or use is None
+    def _is_busy(self, key: RunKey) -> bool:
+        """Return whether a workload did some operations lately."""
+        return any(own >= LEAST_OPS_PER_S
+                   for own, *_ in self._done.get(key, ()))
 
     def _weights(self, some: Background) -> list[float]:
         """Return what each weighs: nothing, while it does no operations.
@@ -209,9 +204,8 @@ class DiskShares:
         above what is due to them.
         """
         return [
-            weight if use is None or use >= LEAST_OPS_PER_S or any(
-                own >= LEAST_OPS_PER_S
-                for own, *_ in self._done.get(key, ())) else 0.0
+            weight if use is None or use >= LEAST_OPS_PER_S
+            or self._is_busy(key) else 0.0
             for key, use, weight in zip(some.keys, some.uses, some.weights,
                                         strict=True)]
 

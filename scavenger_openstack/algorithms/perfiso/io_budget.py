@@ -25,6 +25,8 @@ from typing import NamedTuple
 
 from scavenger_openstack.algorithms.best_waits import BestWaits
 from scavenger_openstack.algorithms.perfiso.io_level import Level
+from scavenger_openstack.algorithms.perfiso.io_params import MOST_OPS_PER_S
+from scavenger_openstack.algorithms.perfiso.io_params import Params
 from scavenger_openstack.algorithms.scavenger.quota import family_factor
 from scavenger_openstack.algorithms.scavenger.quota import next_quota
 from scavenger_openstack.algorithms.scavenger.quota import Verdict
@@ -50,9 +52,6 @@ seem to have enough."""
 RELEVANT = 0.1
 """Below this share of all operations the background at its floors is not
 what the foreground suffers from."""
-
-MOST_OPS_PER_S = 1e9
-"""No disk does more."""
 
 
 class Vote(NamedTuple):
@@ -100,9 +99,10 @@ class IoBudget:
       background has its floors.  What comes later learns beside the others,
       which tell by how much the disk is slower at that moment.
     * All of them together, weighted by operations, are more than
-      ``tolerance`` (and ``c`` deviations) above their levels, or one is
-      more than twice that: the total shrinks, at least by ``decrease``, and
-      by as much as the foreground is worse than tolerated.  Below half of
+      ``wait_tolerance`` (and ``wait_c`` deviations) above their levels, or
+      one is more than twice that: the total shrinks, at least by
+      ``decrease_factor``, and by as much as the foreground is worse than
+      tolerated.  Below half of
       it the total grows, if a workload uses all it may, faster until it is
       too much for the first time; in between it stays.
     * A workload that is clearly below its level has learnt it too high: it
@@ -124,41 +124,30 @@ class IoBudget:
     Nothing of it is in the paper.
     """
 
-    def __init__(self, *, c: float, tolerance: float, size: int,
-                 smoothing: int, increase: float, decrease: float,
-                 blind_ticks: int, best: BestWaits | None = None) -> None:
+    def __init__(self, params: Params, size: int,
+                 best: BestWaits | None = None) -> None:
         """
+        :param params: may be replaced, but for ``wait_smoothing``; what was
+            learnt stays
+        :param size: samples from which a level is learnt
         :param best: what workloads waited at their best of the last day;
             more is learnt
         """
+        self.params = params
         self.total: float | None = None
         self.verdict = Verdict.MINIMUM
         self.by = ''
         self.rule = 'off'
         self.strain: float | None = None
         self.ratio: float | None = None
-        self._c = c
-        self._tolerance = tolerance
         self._size = size
-        self._smoothing = smoothing
-        self._increase = increase
-        self._decrease = decrease
-        self._blind_ticks = blind_ticks
+        self._smoothing = params.wait_smoothing
         self._best = best or BestWaits()
         self._levels: dict[tuple[str, float], Level] = {}
         self._last: collections.deque[float] = collections.deque(
-            maxlen=smoothing)
+            maxlen=self._smoothing)
         self._peak = 0.0
         self._proven = math.inf
-
-    def tune(self, *, c: float, tolerance: float, increase: float,
-             decrease: float, blind_ticks: int) -> None:
-        """Go on with other constants; what was learnt stays."""
-        self._c = c
-        self._tolerance = tolerance
-        self._increase = increase
-        self._decrease = decrease
-        self._blind_ticks = blind_ticks
 
     def observe(self, now: float, foreground: Iterable[WorkloadRates], *,
                 used: float | None, floors: float, quiet: bool,
@@ -184,7 +173,7 @@ class IoBudget:
             if verdict is Verdict.SHRINK and quiet:
                 others = math.fsum(vote.weight for vote in (*votes, *held))
                 if (used or 0.0) > RELEVANT * (others + (used or 0.0)):
-                    low = floors / self._decrease
+                    low = floors / self.params.decrease_factor
                 else:
                     verdict = Verdict.HOLD
         elif held:
@@ -195,7 +184,7 @@ class IoBudget:
             verdict = Verdict.HOLD if missing else Verdict.GROW
             if newcomers:
                 verdict, self.rule = Verdict.MINIMUM, 'learning'
-            elif missing > self._blind_ticks:
+            elif missing > self.params.blind_ticks:
                 verdict, self.rule = Verdict.MINIMUM, 'blind'
         for workload, level, x in newcomers:
             if x is None:
@@ -261,7 +250,7 @@ class IoBudget:
 
         Of those in ``held``, what they asked for before still counts.
         """
-        smoothing = self._smoothing
+        p, smoothing = self.params, self._smoothing
         total = math.fsum(vote.weight for vote in votes)
         self.ratio = math.fsum(
             vote.weight / total * vote.ratio for vote in votes)
@@ -270,7 +259,7 @@ class IoBudget:
         spread = tolerated(
             math.hypot(*(vote.weight / total * vote.level.sigma
                          for vote in votes)),
-            len(self._last), c=self._c, tolerance=self._tolerance,
+            len(self._last), c=p.wait_c, tolerance=p.wait_tolerance,
             smoothing=smoothing)
         worst, self.by = strain(self._last, spread), 'all'
         if worst < -1 and len(self._last) == smoothing:
@@ -279,14 +268,14 @@ class IoBudget:
             self._last.clear()
         # A disk is slow for some seconds: successive samples are alike, so
         # the mean of some is hardly surer than one.
-        c = family_factor(self._c, len(votes) + len(held), 1)
+        c = family_factor(p.wait_c, len(votes) + len(held), 1)
         for vote in (*votes, *held):
             level = vote.level
             if not level.last:
                 continue
             spread = tolerated(
                 level.sigma, len(level.last), c=c,
-                tolerance=ONE_FACTOR * self._tolerance, smoothing=smoothing)
+                tolerance=ONE_FACTOR * p.wait_tolerance, smoothing=smoothing)
             own = strain(level.last, spread)
             if own > worst:
                 worst, self.by = own, vote.name
@@ -304,7 +293,7 @@ class IoBudget:
             total = max(floors, used or 0.0) if voted else floors
         if voted:
             total = min(total, self._proven)
-        decrease = self._decrease
+        decrease = self.params.decrease_factor
         if verdict is Verdict.SHRINK:
             if used is not None:
                 total = min(total, used)
@@ -320,7 +309,8 @@ class IoBudget:
             total, verdict, minimum=floors if verdict is Verdict.MINIMUM
             else low, maximum=most, decrease=decrease,
             increase=max(self._peak, total, floors) * max(
-                self._increase, 0.0 if self._peak else START_SHARE))
+                self.params.increase_share,
+                0.0 if self._peak else START_SHARE))
         if voted:
             self._proven = self.total
 

@@ -72,6 +72,9 @@ SHORT_FACTOR = 2.0
 """While more than so many times the headroom is free, nothing was dropped for
 want of memory: a cgroup met a limit of its own, or its cache fills again."""
 
+STEP_SHARE = 0.01
+"""Of all memory: a step into the cache of the foreground."""
+
 STEP_TICKS = 5
 """Ticks from one step into the cache of the foreground to the next: what was
 dropped is missed when it is needed again."""
@@ -187,7 +190,7 @@ class PageCache:
                 self._cut(every, 0.0)
             else:
                 self._grow(every, uses, max(0.0, free - headroom),
-                           self.params.page_cache_step * total)
+                           STEP_SHARE * total)
         self._facts = {
             'rule': ('cutting' if suffers else 'holding' if self._hold.on
                      else 'blind' if refaults is None else 'growing'),

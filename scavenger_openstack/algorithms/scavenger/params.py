@@ -150,13 +150,6 @@ class Params:
                     'the page cache of the foreground more, and lets '
                     'background work grow more slowly.',
             'min': 0.0, 'max': 1e12, 'source': 'not in the paper'})
-    page_cache_step: float = dataclasses.field(default=0.01, metadata={
-        'help': 'Share of all memory by which background work may grow in '
-                'five ticks where no memory is free, at the cost of page '
-                'cache that the foreground may not need. More gives idle page '
-                'cache away sooner, and takes more at a time of what is '
-                'needed.',
-        'min': 0.0001, 'max': 0.5, 'source': 'not in the paper'})
     use_network: bool = dataclasses.field(default=True, metadata={
         'help': 'Limit the sending rate of background work to what the '
                 'foreground leaves on each shared link. False: its sending '

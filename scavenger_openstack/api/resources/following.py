@@ -20,6 +20,9 @@ from scavenger_openstack.wire.report import MAX_REFUSED
 
 Row = Mapping[str, Any]
 
+MOST_NAMED = 3
+"""Hosts that are named where some do not follow a setting."""
+
 FIELDS = {
     'followed': described(schemas.maybe(schemas.FLAG),
                           'Whether its host follows it; null: not known.'),
@@ -105,8 +108,7 @@ def of_host(host: Row, settings: Row, protection: tuple[bool, str]
             **dict(refused_settings(host, settings))}
 
 
-def of_hosts(hosts: Sequence[Row], settings: Row, most_named: int = 3
-             ) -> dict[str, str]:
+def of_hosts(hosts: Sequence[Row], settings: Row) -> dict[str, str]:
     """Return how many of these hosts do not follow each setting, and the
     reason of the first."""
     by_part: dict[str, list[tuple[str, str]]] = {}
@@ -114,6 +116,6 @@ def of_hosts(hosts: Sequence[Row], settings: Row, most_named: int = 3
         for part, why in refused_settings(host, settings):
             by_part.setdefault(part, []).append((host['name'], why))
     return {part: f'{len(rows)} of {counted(len(hosts), "host")}: '
-                  + ', '.join(name for name, _ in rows[:most_named])
-                  + (', ...' if len(rows) > most_named else '')
+                  + ', '.join(name for name, _ in rows[:MOST_NAMED])
+                  + (', ...' if len(rows) > MOST_NAMED else '')
                   + f': {rows[0][1]}' for part, rows in by_part.items()}

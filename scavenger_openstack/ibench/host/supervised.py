@@ -33,27 +33,26 @@ EXIT_ENDED = 3
 LONG_REPEATS = 3
 """Of each SoI in the long form: fewer than on a host without tenants."""
 
+STDIN = 0
+"""A pipe over which the agent shows that it is alive."""
+
 Measure = Callable[[argparse.Namespace, Interrupt],
                    dict[str, Any]]
 
 
 class Supervision(Interrupt):
     """Ends an injection as soon as the agent, the kill switch or the budget
-    wants that: :meth:`check` is called ten times a second.
-
-    :param stdin: a pipe over which the agent shows that it is alive
-    """
+    wants that: :meth:`check` is called ten times a second."""
 
     def __init__(self, stop_file: pathlib.Path, lease_s: float,
-                 seconds: float, stdin: int = 0) -> None:
+                 seconds: float) -> None:
         super().__init__()
         self.why = ''
         self._stop_file = stop_file
         self._lease_s = lease_s
-        self._stdin = stdin
         self._alive_s = records.now_s()
         self._until_s = self._alive_s + seconds
-        os.set_blocking(stdin, False)
+        os.set_blocking(STDIN, False)
 
     def check(self) -> None:
         """:raises Interrupted: it is to end; :attr:`why` says why."""
@@ -64,7 +63,7 @@ class Supervision(Interrupt):
 
     def _why(self) -> str:
         try:
-            if not os.read(self._stdin, 4096):
+            if not os.read(STDIN, 4096):
                 return 'the agent has ended it, or has ended'
             self._alive_s = records.now_s()
         except BlockingIOError:

@@ -225,8 +225,8 @@ class Away(testtools.TestCase):
 
     def test_placement(self) -> None:
         self.start(placement_writer.CLAIM, placement_writer.Writer(
-            self.engine, placement_api.Placement(sessions.make_adapter(
-                self.conf, self.session, 'placement')),
+            self.engine, placement_api.Placement(sessions.make_placement(
+                self.conf, self.session)),
             PARAMS, time.time).turn)
         # It lists them each minute.
         self.useFixture(fixtures.MonkeyPatch(

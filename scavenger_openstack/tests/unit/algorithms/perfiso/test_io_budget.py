@@ -16,6 +16,7 @@ from scavenger_openstack.algorithms.perfiso.io_budget import IoBudget
 from scavenger_openstack.algorithms.perfiso.io_budget import judge
 from scavenger_openstack.algorithms.perfiso.io_budget import strain
 from scavenger_openstack.algorithms.perfiso.io_budget import tolerated
+from scavenger_openstack.algorithms.perfiso.io_params import Params
 from scavenger_openstack.algorithms.perfiso.io_shares import Controller
 from scavenger_openstack.algorithms.scavenger.quota import Verdict
 from scavenger_openstack.decision.rates import rates
@@ -76,8 +77,9 @@ class BudgetTest(testtools.TestCase):
         self.budget = self.make()
 
     def make(self, smoothing: int = 1) -> IoBudget:
-        return IoBudget(c=1.0, tolerance=0.1, size=SIZE, smoothing=smoothing,
-                        increase=0.1, decrease=2.0, blind_ticks=3)
+        return IoBudget(Params(
+            wait_c=1.0, wait_tolerance=0.1, wait_smoothing=smoothing,
+            increase_share=0.1, decrease_factor=2.0, blind_ticks=3), SIZE)
 
     def see(self, *rates: WorkloadRates, used: float | None = 1e4,
             quiet: bool = False, binding: bool = True, floors: float = FLOORS,
