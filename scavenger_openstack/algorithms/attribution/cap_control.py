@@ -59,11 +59,6 @@ floor; then the victim is like that without it, and its limit may grow until
 it gets worse."""
 
 
-HARDLY = 2.0
-"""Of what limits leave to the victims: so much of what they suffer beside an
-antagonist at its floor is taken for their own."""
-
-
 class CapControl:
     """All limits of one detector on one host.
 
@@ -350,8 +345,9 @@ class CapControl:
             limit.cap.at_floor and antagonist.state is not State.ON_TRIAL
             ) else 0
         if limit.floored >= SETTLED and all(
-                each.usual is not None and each.usual < HARDLY * each.tolerated
-                for each in antagonist.trials):
+                each.usual is not None and each.usual < each.tolerated
+                for each in antagonist.trials) and not self._probes(
+                    antagonist):
             # What they suffer beside so little of it is not its doing.
             limit.floored = 0
             antagonist.move(Event.IN_VAIN)
@@ -371,6 +367,15 @@ class CapControl:
         if limit.loose >= min(MOST_LOOSE_SAMPLES,
                               LOOSE_SAMPLES * 2 ** antagonist.returns):
             self._remember(now, key, limit.cap.good, Event.RESTS)
+
+    def _probes(self, antagonist: Antagonist) -> bool:
+        """Whether another limit for the same victims grows at a guess: of
+        two it is not known which hurts."""
+        return any(
+            other is not antagonist and limit.cap.probing
+            and not limit.cap.at_floor
+            and not other.trials.keys().isdisjoint(antagonist.trials)
+            for _, other, limit in self._limited())
 
     def _cut_more(self, antagonist: Antagonist, limit: Limit, use: float,
                   suffering: Sequence[Disturbance], effects: Effects) -> None:

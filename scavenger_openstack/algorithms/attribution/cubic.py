@@ -51,6 +51,11 @@ class Cubic:
     def at_floor(self) -> bool:
         return self.value <= self._floor
 
+    @property
+    def probing(self) -> bool:
+        """Whether it grows without having met contention."""
+        return not self._met
+
     def contended(self, use: float, *, cut: float) -> None:
         """Contention while ``use`` was used: less, from there."""
         self._cut = cut

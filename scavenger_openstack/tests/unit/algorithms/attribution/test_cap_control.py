@@ -87,6 +87,21 @@ class TrialTest(CapControlTestCase):
         self.assertAlmostEqual(0.1, min(limits))
         self.assertGreater(min(limits[-20:]), 0.3)
 
+    def test_of_two_at_their_floors_one_grows_at_a_time(self) -> None:
+        both = disturbance(named=('hog', 'mate'))
+        self.disturbances = [both]
+        for _ in range(3):
+            self.turn(uses(hog=4.0, mate=4.0), 1.4)
+        self.answer(both)
+        for _ in range(4):
+            self.turn(uses(hog=self.cap(), mate=self.cap('mate')), 1.0)
+        grown = []
+        for level in (1.08, 1.03, 1.03) * 16:
+            both.recent.append(level / (1 + both.shift) - 1)
+            self.turn(uses(hog=self.cap(), mate=self.cap('mate')), level)
+            grown.append((self.cap() > 0.15) + (self.cap('mate') > 0.15))
+        self.assertEqual({1}, set(grown[6:]))
+
     def test_at_its_floor_it_stays_while_victims_suffer_much(self) -> None:
         limits = self.at_its_floor(1.2, 1.2, 1.0)
         self.assertAlmostEqual(0.1, min(limits))
