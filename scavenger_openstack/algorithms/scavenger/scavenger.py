@@ -6,7 +6,7 @@
 Javadi, Suresh, Wajahat, Gandhi.  *Scavenger: A Black-Box Batch Workload
 Resource Manager for Improving Utilization in Cloud Environments*.  SoCC
 2019.  Section 4; defaults from section 6.1.  Memory and network (4.2, 4.3)
-share the rule in ``reserve``, x(t) is in ``usage``, the quota by IPC (4.4) in
+share the rules in ``reserve``, x(t) is in ``usage``, the quota by IPC (4.4) in
 ``quota``, that by what is left over (ours) in ``leftover``, what can be tuned
 in ``params``.
 
@@ -29,6 +29,7 @@ from scavenger_openstack.algorithms.max_min import split
 from scavenger_openstack.algorithms import saved_state
 from scavenger_openstack.algorithms.scavenger.leftover import Leftover
 from scavenger_openstack.algorithms.scavenger.params import Params as Params
+from scavenger_openstack.algorithms.scavenger.params import RESERVE_PEAK
 from scavenger_openstack.algorithms.scavenger import pins as cpu_pins
 from scavenger_openstack.algorithms.scavenger.quota import Quota
 from scavenger_openstack.algorithms.scavenger.reserve import reason
@@ -85,7 +86,8 @@ class Controller:
     name = NAME
     kind = 'regulator'
     params_type = Params
-    at_start = frozenset({'memory_window_s', 'network_window_s',
+    at_start = frozenset({'memory_window_s', 'memory_peak_s',
+                          'network_window_s', 'network_peak_s',
                           'ipc_window_s', 'ipc_smoothing'})
 
     def __init__(self, params: Params | None = None, *,
@@ -109,13 +111,17 @@ class Controller:
         p = self.params
         return Resource(
             c=p.memory_c, size=samples(p.memory_window_s, self._interval_s),
-            min_headroom=p.min_headroom, blind_ticks=p.blind_ticks)
+            min_headroom=p.min_headroom, blind_ticks=p.blind_ticks,
+            rule=p.reserve_rule,
+            peak_size=samples(p.memory_peak_s, self._interval_s))
 
     def _new_link(self) -> Resource:
         p = self.params
         return Resource(
             c=p.network_c, size=samples(p.network_window_s, self._interval_s),
-            min_headroom=p.min_headroom, blind_ticks=p.blind_ticks)
+            min_headroom=p.min_headroom, blind_ticks=p.blind_ticks,
+            rule=p.reserve_rule,
+            peak_size=samples(p.network_peak_s, self._interval_s))
 
     def _new_quota(self) -> Quota:
         p = self.params
@@ -133,7 +139,7 @@ class Controller:
                             *((link, p.network_c)
                               for link in self._links.values())):
             resource.tune(c=c, min_headroom=p.min_headroom,
-                          blind_ticks=p.blind_ticks)
+                          blind_ticks=p.blind_ticks, rule=p.reserve_rule)
         self._quota.tune(
             c=p.ipc_c, min_cores=p.ipc_min_cores,
             min_deviation=p.ipc_min_deviation,
@@ -188,14 +194,24 @@ class Controller:
     def _forget(self, gap_s: float) -> None:
         params = self.params
         # However short a window is, it holds two samples.
-        gap_s = gap_s if gap_s > 2 * self._interval_s else 0.0
-        if gap_s > params.memory_window_s:
+        if gap_s <= 2 * self._interval_s:
+            return
+        if gap_s > self._kept_s(params.memory_window_s, params.memory_peak_s):
             self._memory = self._new_memory()
             self._frozen = {}
-        if gap_s > params.network_window_s:
+        if gap_s > self._kept_s(params.network_window_s,
+                                params.network_peak_s):
             self._links = {}
         if gap_s > params.ipc_window_s:
             self._quota = self._new_quota()
+        if gap_s < math.inf:
+            for resource in (self._memory, *self._links.values()):
+                resource.skip(round(gap_s / self._interval_s) - 1)
+
+    def _kept_s(self, window_s: float, peak_s: float) -> float:
+        """Return for how long a pause does not make a reserve worthless."""
+        return (max(window_s, peak_s)
+                if self.params.reserve_rule == RESERVE_PEAK else window_s)
 
     def _regulate_memory(self, tick: _Tick) -> dict[str, Any]:
         memory, rates, background = self._memory, tick.rates, tick.background
