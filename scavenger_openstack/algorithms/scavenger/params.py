@@ -50,7 +50,7 @@ class Params:
         'help': 'Seconds for which the highest memory use of the foreground '
                 'stays reserved, with reserve_rule = peak. More gives fewer '
                 'violations and a slower return of memory.',
-        'min': 2.0, 'max': 21600.0,
+        'min': 2.0, 'max': 18000.0,
         'source': 'not in the paper; benchmarks/parameters/sensitivity.py'})
     network_c: float = dataclasses.field(default=2.0, metadata={
         'help': "Standard deviations of the foreground's sending rate that "
@@ -70,7 +70,7 @@ class Params:
                 'foreground stays reserved on a link, with reserve_rule = '
                 'peak. More gives fewer violations and a slower return of '
                 'bandwidth.',
-        'min': 2.0, 'max': 21600.0,
+        'min': 2.0, 'max': 18000.0,
         'source': 'not in the paper; benchmarks/parameters/sensitivity.py'})
     ipc_c: float = dataclasses.field(default=1.0, metadata={
         'help': 'Standard deviations by which the instructions per cycle of '
