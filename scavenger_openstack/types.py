@@ -118,6 +118,8 @@ class Workload:
     ``dedicated_cpus`` are those that it has to itself; ``None`` when
     that is not known: see :mod:`.algorithms.scavenger.pins`.
     ``protected``: a detector may limit others for its sake.
+    ``memory_kept`` says why its memory does not follow a limit, so that what
+    it uses counts, whatever its limit is; '' when it does.
     ``created_s`` is larger the younger a workload is, is the same after a
     restart of the agent, and need not be a time.
     """
@@ -139,6 +141,7 @@ class Workload:
     protected: bool = True
     created_s: float = 0.0
     dedicated_cpus: frozenset[int] | None = None
+    memory_kept: str = ''
 
 
 class Instance(NamedTuple):
@@ -167,8 +170,10 @@ class WorkloadSample(NamedTuple):
 
     Fields that end in ``_s``, counts and byte totals only ever grow while
     the workload lives; ``memory_bytes`` is a gauge: the working set without
-    page cache that can be dropped; ``psi_*_s`` are the times of ``some`` in
-    the files ``*.pressure``, read on request only.  A named tuple, not a
+    page cache that can be dropped, which is ``page_cache_bytes``;
+    ``refault_bytes`` had been dropped and were read from disk again, of
+    background only; ``psi_*_s`` are the times of ``some`` in the files
+    ``*.pressure``, read on request only.  A named tuple, not a
     dataclass: one is made per workload and tick, and this costs a sixth.
     Drivers and :mod:`.decision.rates` go by the order of the fields, and
     ``caps_in_force`` is the last: see "Adding a signal" in the documentation.
@@ -194,6 +199,8 @@ class WorkloadSample(NamedTuple):
     psi_io_s: float | None = None
     psi_memory_s: float | None = None
     memory_bytes: int | None = None
+    page_cache_bytes: int | None = None
+    refault_bytes: int | None = None
     caps_in_force: Mapping[Knob, Value] = {}
 
 
@@ -235,6 +242,8 @@ class HostSample:
     sent over it so far.  ``link_of`` maps an interface of a workload to the
     link that its traffic leaves by.  ``direct`` answers what
     :meth:`.drivers.base.Driver.ask` asked; each answer is there once.
+    ``refault_bytes`` of page cache had been dropped and were read from disk
+    again, whatever they are charged to; ``memory_free_bytes`` hold nothing.
     """
 
     host: str
@@ -251,14 +260,16 @@ class HostSample:
     link_tx_bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     link_of: Mapping[str, str] = dataclasses.field(default_factory=dict)
     direct: tuple[DirectEvidence, ...] = ()
+    memory_free_bytes: int | None = None
+    refault_bytes: int | None = None
     schema: int = SCHEMA
 
 
 class WorkloadRates(NamedTuple):
     """What one workload did per second between two samples.
 
-    :mod:`.decision.rates` goes by the order; ``memory_bytes``, which is no
-    rate, is the last.
+    :mod:`.decision.rates` goes by the order; ``page_cache_bytes`` and
+    ``memory_bytes``, which are no rates, are the last.
     """
 
     workload: Workload
@@ -272,6 +283,8 @@ class WorkloadRates(NamedTuple):
     io_bytes_per_s: float | None = None
     io_ops_per_s: float | None = None
     net_tx_bytes_per_s: float | None = None
+    refault_bytes_per_s: float | None = None
+    page_cache_bytes: int | None = None
     memory_bytes: int | None = None
 
 
@@ -298,6 +311,8 @@ class Rates:
     cpu_model: str | None = None
     cpu_busy_s: Mapping[int, float] = dataclasses.field(default_factory=dict)
     direct: tuple[DirectEvidence, ...] = ()
+    memory_free_bytes: int | None = None
+    refault_bytes_per_s: float | None = None
 
 
 class Cap(NamedTuple):

@@ -4,9 +4,9 @@
 
 """How victims recover, and what their antagonists keep, once they are capped.
 
-The detector enforces on a simulated host.  Beside it, from the moment of its
-first cap on, the antagonists are held at a fifth of what they use (a static
-cap) or at CPI2's hard cap, by one who knows who they are.
+A fresh install enforces on a simulated host.  Beside it, from the moment of
+the first cap of its detector on, the antagonists are held at a fifth of what
+they use (a static cap) or at CPI2's hard cap, with the antagonists known.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import math
 import statistics
 from typing import Any
 from typing import NamedTuple
 
 import detection
 
+from scavenger_openstack.agent.loop import Tick
 from scavenger_openstack.algorithms import attribution
 from scavenger_openstack.algorithms.cpi2 import cpi2
 from scavenger_openstack.decision import rates as rates_
@@ -72,18 +74,27 @@ class Played(NamedTuple):
 
 
 def play(drawn: Drawn, tenants: Iterable[Tenant],
-         controller: CapPolicy | None = None) -> Played:
-    """Run a host; what a controller wants is in force from then on."""
+         controller: CapPolicy | None = None,
+         policy: bench.Policy | None = None) -> Played:
+    """Run a host; what a controller wants is in force from then on.
+
+    :param policy: of an agent that looks after the host; the caps are then
+        those of its detector
+    """
     simulator = Simulator(drawn.machine, tenants, seed=drawn.seed,
                           step_s=drawn.step_s, keep=True,
                           floors=bench.FLOORS)
     before = simulator.sample()
     caps: list[tuple[float, Wanted]] = []
     ticks: list[Rates] = []
-    held: dict[KnobKey, float] = {}
+    held: Wanted = {}
+    loop, each = bench.agent(simulator, policy or bench.Policy(),
+                             drawn.interval_s)
+    if loop is not None:
+        loop.tick(simulator.now)
     warm = False
     while simulator.now < drawn.duration_s - 1e-9:
-        simulator.advance(drawn.interval_s)
+        simulator.advance(drawn.interval_s, each)
         sample = simulator.sample()
         ticks.append(rates_.rates(before, sample))
         before = sample
@@ -93,6 +104,11 @@ def play(drawn: Drawn, tenants: Iterable[Tenant],
             if wanted != held:
                 caps.append((simulator.now, wanted))
             held = _enforce(simulator, held, wanted)
+        if loop is not None:
+            wanted = _detected(loop.tick(simulator.now))
+            if wanted != held:
+                caps.append((simulator.now, wanted))
+            held = wanted
         if not warm and simulator.now >= drawn.warmup_s - 1e-9:
             simulator.plant.reset_truth()
             warm = True
@@ -115,16 +131,11 @@ def _enforce(simulator: Simulator, held: Wanted, wanted: Wanted
     return dict(wanted)
 
 
-def ours(drawn: Drawn) -> CapPolicy:
-    """The detector, whose caps never go below the floors."""
-    controller = attribution.Controller(interval_s=drawn.interval_s)
-
-    def step(now: float, rates: Rates) -> tuple[Wanted, Sequence[Ask]]:
-        decision = controller.step(now, rates)
-        return {(cap.workload, cap.knob): max(
-            float(cap.value), bench.FLOORS[cap.knob])
-            for cap in decision.caps}, decision.asks
-    return step
+def _detected(tick: Tick) -> Wanted:
+    """Return the limits of the detector that are in force."""
+    return {key: float(cap.value) for key, cap in (
+        tick.decided.wanted if tick.decided else {}).items()
+        if cap.owner == attribution.Controller.name}
 
 
 def constant(limits: Wanted, after_s: float) -> CapPolicy:
@@ -140,10 +151,11 @@ def constant(limits: Wanted, after_s: float) -> CapPolicy:
 def record(task: detection.Task) -> dict[str, Any]:
     """Return what caps do on one host.
 
-    Returns ``scenario``, ``seed`` and, where victims suffer by 20 % or more
-    and a workload is capped early enough, ``first_cap_s``, ``back_s`` (from
-    the first cap until all victims together are back, ``None``: never),
-    and by policy (``none``, ``ours``, ``static``, ``best``, ``hard``)
+    Returns ``scenario``, ``seed`` and, where victims suffer by 20 % or more,
+    ``first_cap_s`` (of the detector, early enough to be judged; else the end
+    of the warm-up, since the regulators held the host until then),
+    ``back_s`` (from then until all victims together are back, ``None``:
+    never), and by policy (``none``, ``ours``, ``static``, ``best``, ``hard``)
     ``slower`` (mean over the victims, 0.2 is a fifth) and ``work`` (mean
     over the antagonists, as a share of what they did without caps).
 
@@ -156,12 +168,11 @@ def record(task: detection.Task) -> dict[str, Any]:
                   if tenant.priority is Priority.FOREGROUND]
     antagonists = [tenant for tenant in drawn.tenants
                    if tenant.role == detection.ANTAGONIST]
-    first = play(drawn, drawn.tenants, ours(drawn))
-    began_s = next((time_s for time_s, caps in first.caps if caps), None)
-    if (began_s is None
-            or began_s > drawn.duration_s - SETTLE_S - SHORTEST_S):
-        result['late'] = _suffers(drawn, foreground)
-        return result
+    ours = bench.POLICIES['ours']
+    first = play(drawn, drawn.tenants, policy=ours)
+    began_s = next((time_s for time_s, caps in first.caps if caps), math.inf)
+    if began_s > drawn.duration_s - SETTLE_S - SHORTEST_S:
+        began_s = drawn.warmup_s
     judged = drawn._replace(warmup_s=float(int(began_s + SETTLE_S)))
     alone = play(judged, foreground)
     none = play(judged, drawn.tenants)
@@ -174,7 +185,7 @@ def record(task: detection.Task) -> dict[str, Any]:
     hard_caps = cpi2.hard_caps(cpi2.Params())
     hard = {key: hard_caps[key[1]] for key in full}
     runs = {
-        'none': none, 'ours': play(judged, drawn.tenants, ours(judged)),
+        'none': none, 'ours': play(judged, drawn.tenants, policy=ours),
         'static': play(judged, drawn.tenants, constant(
             {key: STATIC * use for key, use in full.items()}, began_s)),
         'hard': play(judged, drawn.tenants, constant(hard, began_s))}
@@ -209,12 +220,6 @@ def _best(cap: Callable[[float], Played],
         else:
             high = middle - 1
     return best
-
-
-def _suffers(drawn: Drawn, foreground: Iterable[Tenant]) -> bool:
-    """Return whether there are victims that nothing was capped for."""
-    return any(by >= detection.VICTIM for by in _slower(
-        play(drawn, foreground), play(drawn, drawn.tenants)).values())
 
 
 def _slower(base: Played, run: Played) -> dict[str, float]:

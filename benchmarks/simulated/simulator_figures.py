@@ -34,6 +34,7 @@ from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack.laboratory.agent_parts import SimulatedIsolation
 from scavenger_openstack.laboratory import bench
+from scavenger_openstack.laboratory import presets
 from scavenger_openstack.simulator.driver import GROUP
 from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.simulator.load import Phase
@@ -109,8 +110,10 @@ def scavenger_7() -> None:
         alone = bench.run(drawn, bench.Policy(background=False))
         cells, lost, cores = [], [], []
         for c in (0.5, 1.0, 2.0):
-            policy = bench.Policy(params=scavenger.Params(
-                ipc_c=c, use_cpu_idle=False))
+            policy = bench.Policy(
+                preset=presets.DEFAULTS, only=('scavenger',),
+                params={'scavenger': scavenger.Params(
+                    ipc_c=c, use_cpu_idle=False)})
             outcome = bench.run(drawn, policy)
             speed = [one.tenants['fg'].mean_s for one in (alone, outcome)]
             lost.append(100 * (speed[1] / speed[0] - 1))

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Mapping
 
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadRates
 
 
 def share(signal: str, victim: Workload, suspect: Workload,
@@ -28,6 +30,21 @@ def share(signal: str, victim: Workload, suspect: Workload,
         return bool(_cores(victim, topology) & _cores(suspect, topology))
     return bool(_caches(victim, topology) & _caches(suspect, topology)
                 or _buses(victim, topology) & _buses(suspect, topology))
+
+
+def by_disk(workloads: Iterable[WorkloadRates]
+            ) -> dict[str, list[WorkloadRates]]:
+    """Return which workloads may use each disk, and so share it.
+
+    What is not known of a workload may be anywhere; '' are all disks, where
+    none is known.
+    """
+    present = list(workloads)
+    disks = sorted({disk for rated in present for disk in rated[0].disks
+                    if disk}) or ['']
+    return {disk: [rated for rated in present
+                   if disk in rated[0].disks or '' in rated[0].disks
+                   or not rated[0].disks] for disk in disks}
 
 
 def link_of(workload: Workload, links: Mapping[str, str]) -> str | None:

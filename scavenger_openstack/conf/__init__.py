@@ -50,6 +50,7 @@ LOG = logging.getLogger(__name__)
 DEFAULT_CONFIG = '/etc/scavenger/scavenger.conf'
 DEFAULT_CONFIG_DIR = DEFAULT_CONFIG + '.d'
 DEFAULT_SYNC_DIR = '/var/lib/scavenger/sync'
+PRESETS = pathlib.Path(__file__).parent / 'presets'
 
 PARAMS: dict[str, type] = {'scavenger': scavenger_params.Params,
                            'perfiso': perfiso.Params,
@@ -108,6 +109,17 @@ def register(conf: cfg.ConfigOpts) -> None:
         conf.register_opts(options, section)
     for section, params in PARAMS.items():
         conf.register_opts(conf_params.opts_of(params), section)
+
+
+def of_preset(name: str = '') -> cfg.ConfigOpts:
+    """Return the configuration of a fresh install, with a file of
+    :data:`PRESETS` if one is named; this host's files do not count."""
+    conf = cfg.ConfigOpts()
+    register(conf)
+    conf([], project='scavenger', default_config_files=[
+        str(PRESETS / f'{name}.conf')] if name else [],
+        default_config_dirs=[])
+    return conf
 
 
 def load(conf: cfg.ConfigOpts, argv: Sequence[str], prog: str) -> None:

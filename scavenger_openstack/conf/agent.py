@@ -14,6 +14,9 @@ DEFAULT_STATE_DIR = '/run/scavenger'
 DEFAULT_STOP_FILE = '/var/lib/scavenger/stop'
 DEFAULT_HISTORY_DIR = '/var/lib/scavenger/history'
 
+CONTROLLERS = ('scavenger', 'io_shares', 'attribution')
+"""Those of the slow loop on a fresh install."""
+
 COMMON_OPTS: list[cfg.Opt] = [
     cfg.StrOpt('state-dir', default=DEFAULT_STATE_DIR,
                help='Directory for leases, status and lock.  It has to be '
@@ -42,7 +45,7 @@ AGENT_OPTS: list[cfg.Opt] = [
                      'on this host is a line of the status.  Empty: the '
                      'mode of each controller alone decides.'),
     cfg.ListOpt('controllers',
-                default=['scavenger', 'io_shares', 'attribution'],
+                default=list(CONTROLLERS),
                 help='Entry points in scavenger.controllers that run in '
                      'the slow loop, each with a section of its own.  '
                      'perfiso runs beside it and is not listed.'),

@@ -89,10 +89,10 @@ def workload_rates(prev: WorkloadSample, cur: WorkloadSample,
     makes only what depends on it ``None``.
     """
     (_, cpu_0, delay_0, throttled_0, _, _, _, _, _, _, _, wait_0, ops_0,
-     bytes_0, tx_0, _, _, _, _, _, _) = prev
+     bytes_0, tx_0, _, _, _, _, _, _, refaults_0, _) = prev
     (workload, cpu_1, delay_1, throttled_1, _, _, _, instructions_1,
      misses_1, _, _, wait_1, ops_1, bytes_1, tx_1, _, _, _, _, memory,
-     _) = cur
+     cache, refaults_1, _) = cur
     cpu_s = grown(cpu_0, cpu_1)
     throttled_s = grown(throttled_0, throttled_1)
     delay = cpi = misses_per_s = wait_s_per_op = None
@@ -108,6 +108,7 @@ def workload_rates(prev: WorkloadSample, cur: WorkloadSample,
             wait_s_per_op = wait_s / ops
     io_bytes = grown(bytes_0, bytes_1)
     tx = grown(tx_0, tx_1)
+    refaults = grown(refaults_0, refaults_1)
     return WorkloadRates(
         workload, interval_s,
         None if cpu_s is None else cpu_s / interval_s,
@@ -117,7 +118,8 @@ def workload_rates(prev: WorkloadSample, cur: WorkloadSample,
         None if io_bytes is None else io_bytes / interval_s,
         None if ops is None else ops / interval_s,
         None if tx is None else tx / interval_s,
-        memory)
+        None if refaults is None else refaults / interval_s,
+        cache, memory)
 
 
 def _before(prev: HostSample, cur: HostSample
@@ -140,6 +142,7 @@ def rates(prev: HostSample | None, cur: HostSample) -> Rates:
     unknown is ``None``.
     """
     interval_s = 0.0
+    refaults: float | None = None
     before: Sequence[WorkloadSample | None] = [None] * len(cur.workloads)
     link_tx: dict[str, float | None] = dict.fromkeys(cur.link_tx_bytes)
     if prev is not None and prev.boot_id == cur.boot_id:
@@ -151,12 +154,15 @@ def rates(prev: HostSample | None, cur: HostSample) -> Rates:
                 growth = grown(prev.link_tx_bytes.get(link), sent)
                 if growth is not None:
                     link_tx[link] = growth / interval_s
+            refaults = grown(prev.refault_bytes, cur.refault_bytes)
     workloads = []
     for old, sample in zip(before, cur.workloads, strict=True):
         workload = sample[0]
         if old is None or old[0].created_s != workload.created_s:
             workloads.append(WorkloadRates(
-                workload, interval_s, memory_bytes=sample.memory_bytes))
+                workload, interval_s,
+                page_cache_bytes=sample.page_cache_bytes,
+                memory_bytes=sample.memory_bytes))
         else:
             workloads.append(workload_rates(old, sample, interval_s))
     return Rates(
@@ -170,4 +176,7 @@ def rates(prev: HostSample | None, cur: HostSample) -> Rates:
         link_tx_bytes_per_s=link_tx,
         link_of=cur.link_of,
         complete=interval_s > 0,
-        cpu_model=cur.cpu_model, direct=cur.direct)
+        cpu_model=cur.cpu_model, direct=cur.direct,
+        memory_free_bytes=cur.memory_free_bytes,
+        refault_bytes_per_s=(None if refaults is None
+                             else refaults / interval_s))

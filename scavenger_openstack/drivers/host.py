@@ -212,7 +212,7 @@ class Host:
                               measured[len(workloads):])
         workloads = self._delays.add(workloads, time_s)
         self._prerequisites.check(workloads, virtual)
-        total, available = self._cgroups.memory() or self._proc.memory()
+        memory = self._cgroups.memory() or self._proc.memory()
         links = link_tx = {}
         if self._network is not None:
             workloads = tuple(map(self._add_network, workloads))
@@ -225,7 +225,9 @@ class Host:
             time_s=time_s, wall_time_s=time.time(), workloads=workloads,
             cpu_model=self._proc.cpu_model, topology=topology,
             cpu_busy_s=self._proc.cpu_busy_s(),
-            memory_total_bytes=total, memory_available_bytes=available,
+            memory_total_bytes=memory.total,
+            memory_available_bytes=memory.available,
+            memory_free_bytes=memory.free, refault_bytes=memory.refaults,
             links=links, link_tx_bytes=link_tx, link_of=self._links.link_of,
             direct=tuple(answer for evidence in self._evidence
                          for answer in evidence.answers(time.monotonic())))

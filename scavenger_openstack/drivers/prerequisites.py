@@ -28,6 +28,8 @@ KNOBS: Mapping[Resource, tuple[Knob, ...]] = {
     Resource.DISK: (Knob.IO_OPS_PER_S,)}
 """Knobs of a cgroup; each stands for one controller."""
 
+FLOOR_SPEC = 'scavenger:floor_memory_mb'
+
 _UNMEASURED = {
     Resource.CPU: 'which workload runs while another waits',
     Resource.DISK: 'which workload a disk serves while another waits',
@@ -99,6 +101,7 @@ class Prerequisites:
             missing += self._counters()
             missing += self._waits(cgroups)
             missing += self._network(background)
+            missing += self._virtual_memory(domains)
         self.missing = tuple(missing)
 
     def _files(self, background: Sequence[str]) -> list[str]:
@@ -145,6 +148,30 @@ class Prerequisites:
                     f'foreground_parents, {RESTART}'
                     for resource in resources]
         return []
+
+    def _virtual_memory(self, domains: Sequence[WorkloadSample]
+                        ) -> list[str]:
+        """Check the memory of background VMs: it follows a limit only if the
+        flavor lets it, and the guest."""
+        if Resource.MEMORY not in self._protect:
+            return []
+        workloads = [sample.workload
+                     for sample in _of(Priority.BACKGROUND, domains)]
+        fixed = [workload for workload in workloads
+                 if workload.memory_allotment_bytes is not None
+                 and workload.floor.get(Knob.MEMORY_BYTES, 0.0)
+                 >= workload.memory_allotment_bytes]
+        missing = [] if not fixed else [
+            'memory: '
+            f'{amounts.counted(len(fixed), "background VM")} may use all of '
+            f'the RAM of the flavor, {fixed[0].id} for one: set '
+            f'{FLOOR_SPEC} of the flavor, and resize the VM']
+        return missing + [
+            f'memory: {workload.memory_kept}; what it uses counts, whatever '
+            'its limit is: give its guest the driver virtio_balloon, or take '
+            f'{FLOOR_SPEC} out of its flavor'
+            for workload in workloads
+            if workload.memory_kept and workload not in fixed]
 
     def _network(self, background: Sequence[str]) -> list[str]:
         if Resource.NETWORK not in self._protect:

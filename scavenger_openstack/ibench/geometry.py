@@ -225,7 +225,7 @@ def read_memory(cgroup: str | None = None, root_dir: str = '/') -> Memory:
     """
     root = root_dir.rstrip('/')
     try:
-        total, available = proc.total_and_available(
+        total, available, *_ = proc.sizes(
             pathlib.Path(f'{root}/proc/meminfo').read_bytes())
         if total is None or available is None:
             raise ValueError('it has no MemTotal or no MemAvailable')

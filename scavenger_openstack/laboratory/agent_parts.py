@@ -20,6 +20,8 @@ from scavenger_openstack.decision import settle
 from scavenger_openstack.drivers.base import KnobState
 from scavenger_openstack.drivers.base import RestoreAction
 from scavenger_openstack.drivers.base import Setting
+from scavenger_openstack import errors
+from scavenger_openstack.laboratory import settled_set
 from scavenger_openstack.simulator.driver import GROUP
 from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack import types
@@ -94,11 +96,12 @@ class SimulatedLeases:
 
 
 class SimulatedIsolation:
-    """Stands where :class:`.isolation.blind_isolation.BlindIsolation` does;
-    :meth:`poll` is called after each step of the plant.
+    """Stands where :class:`.isolation.blind_isolation.BlindIsolation` does.
 
-    The same controller moves the set; nothing else writes here, so there
-    are no threads, originals or drift to look after.
+    In steps of milliseconds :meth:`poll` is called after each, and the same
+    controller moves the set.  In longer ones the set is that at which it
+    settles within the step, see :mod:`.settled_set`.  Nothing else writes
+    here, so there are no threads, originals or drift to look after.
     """
 
     def __init__(self, simulator: Simulator,
@@ -110,9 +113,13 @@ class SimulatedIsolation:
         self._allowed = frozenset(topology)
         self._controller = perfiso.Controller(
             params, topology=topology, current=self._allowed)
+        self._settled = settled_set.SettledSet(
+            params or perfiso.Params(), topology)
         self._cpus: frozenset[int] | None = None
-        self._polls = 0
+        self._polls = self._short = 0
         self._shortage = perfiso.Shortage()
+        if self.active and not simulator.plant.fine:
+            simulator.plant.before_cpus = self._settle
 
     @property
     def active(self) -> bool:
@@ -121,15 +128,31 @@ class SimulatedIsolation:
     def poll(self, now: float) -> None:
         """Read the idle CPUs once, and write a new set when they need it."""
         self._polls += 1
-        cpus = self._controller.step(
-            now, self._simulator.plant.idle_cpus(), self._allowed)
+        self._write(self._controller.step(
+            now, self._simulator.plant.idle_cpus(), self._allowed))
+        self._short = self._controller.short_steps
+
+    def _settle(self) -> None:
+        """Write the set at which the loop settles in the coming step."""
+        plant = self._simulator.plant
+        settled = self._settled.step(
+            plant.guests, plant.step_s, plant.machine.cpus, self._allowed)
+        self._polls += settled.moments
+        self._short += settled.short
+        self._write(settled.cpus)
+
+    def _write(self, cpus: frozenset[int]) -> None:
         if cpus is not self._cpus:
             self._cpus = cpus
-            self._simulator.write(GROUP, types.Knob.CPU_SET,
-                                  types.format_cpus(cpus))
+            try:
+                self._simulator.write(GROUP, types.Knob.CPU_SET,
+                                      types.format_cpus(cpus))
+            except errors.WorkloadGone:
+                self._cpus = None       # no background is there
 
     def each(self) -> Callable[[float], None] | None:
-        return self.poll if self.active else None
+        return (self.poll if self.active and self._simulator.plant.fine
+                else None)
 
     def owns(self, key: types.KnobKey) -> bool:
         return self.active and key == (GROUP, types.Knob.CPU_SET)
@@ -147,7 +170,7 @@ class SimulatedIsolation:
 
     def _floors(self, rates: types.Rates) -> tuple[types.Cap, ...]:
         return (perfiso.quota_floors(rates) if self._shortage.update(
-            self._polls, self._controller.short_steps) else ())
+            self._polls, self._short) else ())
 
     def stop(self) -> settle.FastLoopState:
         """Do nothing: no thread runs here."""

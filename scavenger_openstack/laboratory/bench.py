@@ -4,19 +4,22 @@
 """One simulated host under one policy: set up, run, judge.
 
 A policy is what looks after the background: nothing, a fixed split, or the
-agent's own loop with some of the controllers.
+agent's own loop with the controllers of a configuration.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Mapping
 import dataclasses
 import pathlib
+from typing import Any
 from typing import NamedTuple
 
 from scavenger_openstack.agent.apply.actuator import Actuator
 from scavenger_openstack.agent.loop import Loop
-from scavenger_openstack.algorithms.scavenger import scavenger
+from scavenger_openstack.algorithms.perfiso import perfiso
+from scavenger_openstack.conf import agent as conf_agent
 from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.decision import rates as decision_rates
 from scavenger_openstack import errors
@@ -24,6 +27,7 @@ from scavenger_openstack.knobs import DEFAULT_FLOORS
 from scavenger_openstack.laboratory.agent_parts import InlineExecutor
 from scavenger_openstack.laboratory.agent_parts import SimulatedIsolation
 from scavenger_openstack.laboratory.agent_parts import SimulatedLeases
+from scavenger_openstack.laboratory import presets
 from scavenger_openstack.simulator.driver import GROUP
 from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.simulator.scenario import Drawn
@@ -55,8 +59,10 @@ class Allocation(NamedTuple):
 class Policy:
     """What looks after the background.
 
-    :param params: of Scavenger, ``None`` without it
-    :param isolation: whether the fast loop runs
+    :param preset: the configuration of the agent, see :mod:`.presets`;
+        ``None`` without one
+    :param only: the parts of it that run, by name; empty for all
+    :param params: of controllers, by name, in place of the preset's
     :param allocation: constant limits that are set at the start
     :param background: without it the foreground is alone
     :param paper: the detector of a paper that sets limits, by its name in
@@ -64,33 +70,44 @@ class Policy:
         papers have none
     """
 
-    params: scavenger.Params | None = None
-    isolation: bool = False
+    preset: str | None = None
+    only: tuple[str, ...] = ()
+    params: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     allocation: Allocation | None = None
     background: bool = True
     paper: str = ''
 
+    def parts(self) -> presets.Preset:
+        """Return the controllers that run, and the fast loop."""
+        if self.preset is None:
+            return presets.Preset({}, None)
+        controllers, fast_loop = presets.read(self.preset)
+        return presets.Preset(
+            {name: self.params.get(name, params)
+             for name, params in controllers.items()
+             if not self.only or name in self.only},
+            fast_loop if not self.only or perfiso.Controller.name in self.only
+            else None)
 
-def scavenger_alone() -> scavenger.Params:
-    """The rules of the paper, without ``cpu.idle`` and what goes with it.
 
-    With the least headroom and the smoothing, least deviation and gate of
-    the IPC, which are ours.
-    """
-    return scavenger.Params(use_cpu_idle=False)
+def _single(name: str) -> Policy:
+    """Return one controller of the default configuration, by itself."""
+    return Policy(preset=presets.DEFAULTS, only=(name,))
 
 
 POLICIES: Mapping[str, Policy] = {
     'alone': Policy(background=False),
     'none': Policy(),
     'static': Policy(allocation=Allocation(0.5, 0.5, 0.5, 0.5)),
-    'scavenger': Policy(params=scavenger_alone()),
-    'perfiso': Policy(isolation=True),
-    'cpi2': Policy(paper='cpi2'),
-    'perfcloud': Policy(paper='perfcloud'),
-    'ours': Policy(params=scavenger.Params(), isolation=True),
+    'scavenger_strict': Policy(preset='scavenger_strict'),
+    'perfiso': Policy(preset='perfiso'),
+    'cpi2': Policy(preset='cpi2', paper='cpi2'),
+    'perfcloud': Policy(preset='perfcloud', paper='perfcloud'),
+    **{name: _single(name) for name in conf_agent.CONTROLLERS},
+    'ours': Policy(preset=presets.DEFAULTS),
 }
-"""By name.  ``static`` gives the background half of everything."""
+"""By name.  ``static`` gives the background half of everything; then the
+papers, each controller of ours, and ``ours``, a fresh install."""
 
 
 class Outcome(NamedTuple):
@@ -111,7 +128,8 @@ def run(drawn: Drawn, policy: Policy, *, detector: Controller | None = None,
         ticks: list[Rates] | None = None) -> Outcome:
     """Simulate one scenario of one seed under one policy.
 
-    :param detector: of a policy of a paper
+    :param detector: in place of the controller of its name, with what a
+        paper's would know
     :param ticks: to which what happened in each interval is added
     """
     tenants = [tenant for tenant in drawn.tenants
@@ -122,24 +140,7 @@ def run(drawn: Drawn, policy: Policy, *, detector: Controller | None = None,
         drawn.machine, tenants, seed=drawn.seed,
         floors={} if policy.paper else FLOORS,
         step_s=drawn.step_s if warm else drawn.warmup_step_s)
-    fast = policy.isolation and drawn.step_s < drawn.interval_s
-    isolation = SimulatedIsolation(simulator) if fast else None
-    loop = None
-    if (policy.params is not None or isolation is not None
-            or detector is not None):
-        leases = SimulatedLeases(simulator)
-        controllers: list[tuple[Controller, Mode]] = []
-        if policy.params is not None:
-            controllers.append((scavenger.Controller(
-                policy.params, interval_s=drawn.interval_s,
-                host='simulated', boot_id='simulation'), Mode.ENFORCE))
-        if detector is not None:
-            controllers.append((detector, Mode.ENFORCE))
-        loop = Loop(simulator, controllers, leases,
-                    Actuator(simulator, leases, 0.0, InlineExecutor()),
-                    pathlib.Path('/nonexistent/stop'),
-                    require_watcher=False, isolation=isolation)
-    each = isolation.each() if isolation is not None else None
+    loop, each = agent(simulator, policy, drawn.interval_s, detector)
     if loop is not None:
         loop.tick(simulator.now)
     before = simulator.sample() if ticks is not None else None
@@ -163,6 +164,33 @@ def run(drawn: Drawn, policy: Policy, *, detector: Controller | None = None,
          for guest in [*plant.guests, *plant.gone]},
         plant.violations, plant.violation_s, len(simulator.kills),
         loop.counters['writes'] if loop is not None else 0)
+
+
+def agent(simulator: Simulator, policy: Policy, interval_s: float,
+          detector: Controller | None = None
+          ) -> tuple[Loop | None, Callable[[float], None] | None]:
+    """Return the loop of an agent that enforces on a simulated host, and
+    what is to be called after each step; ``None`` without them.
+
+    :param detector: in place of the controller of its name
+    """
+    controllers, fast_loop = policy.parts()
+    isolation = None
+    if fast_loop is not None:
+        isolation = SimulatedIsolation(simulator, fast_loop)
+    if not controllers and isolation is None:
+        return None, None
+    leases = SimulatedLeases(simulator)
+    return Loop(
+        simulator, [
+            (detector if detector is not None and detector.name == name
+             else presets.controller_type(name)(
+                 params, interval_s=interval_s, host='simulated',
+                 boot_id='simulation'), Mode.ENFORCE)
+            for name, params in controllers.items()],
+        leases, Actuator(simulator, leases, 0.0, InlineExecutor()),
+        pathlib.Path('/nonexistent/stop'), require_watcher=False,
+        isolation=isolation), isolation.each() if isolation else None
 
 
 def allocate(simulator: Simulator, allocation: Allocation,

@@ -224,7 +224,7 @@ def _tables(document: Mapping[str, Any]) -> Iterator[str]:
         yield ''
         if 'hosts' not in document:
             yield f'{count} seed{"s" if count > 1 else ""}.' + (
-                '' if result['fast'] else f' {table.COARSE}')
+                '' if result['fast'] else f' {table.SMALL}')
             yield ''
     yield table.LEGEND
     yield summary.RULE
@@ -233,5 +233,4 @@ def _tables(document: Mapping[str, Any]) -> Iterator[str]:
         yield ''
         yield (f'{host_hours:g} host-hours of each policy, and alone, in '
                f'{document["wall_s"]:.1f} s with {document["jobs"]} '
-               'processes. Every host turned once per interval, without '
-               'the fast loop.')
+               'processes. Every host turned once per interval.')

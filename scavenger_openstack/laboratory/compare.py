@@ -55,9 +55,8 @@ def record(task: Task) -> dict[str, Any]:
     """Run everything that ``task`` asks for.
 
     Returns ``scenario``, ``seed``, ``fast`` (whether the fast loop can
-    act), ``scores`` (controller -> :class:`~.score.Score` as a mapping,
-    ``None`` where it does not apply) and, if asked for, the oracle's
-    ``allocation``.
+    act), ``scores`` (controller -> :class:`~.score.Score` as a mapping) and,
+    if asked for, the oracle's ``allocation``.
 
     :raises ConfigError: this seed draws what cannot be.
     """
@@ -70,7 +69,7 @@ def record(task: Task) -> dict[str, Any]:
     alone = bench.run(drawn, bench.POLICIES['alone'],
                       ticks=ticks if learns else None)
     unmanaged = bench.run(drawn, bench.POLICIES['none'])
-    scores: dict[str, dict[str, Any] | None] = {}
+    scores: dict[str, dict[str, Any]] = {}
     result: dict[str, Any] = {'scenario': task.scenario.name,
                               'seed': task.seed, 'fast': fast,
                               'scores': scores}
@@ -83,9 +82,6 @@ def record(task: Task) -> dict[str, Any]:
             result['allocation'] = best.allocation._asdict()
             continue
         policy = bench.POLICIES[name]
-        if policy.isolation and policy.params is None and not fast:
-            scores[name] = None
-            continue
         outcome = unmanaged if name == 'none' else bench.run(
             drawn, policy, detector=papers.paper(
                 policy.paper, drawn, ticks) if policy.paper else None)
@@ -98,10 +94,8 @@ def record(task: Task) -> dict[str, Any]:
 
 
 def has_fast_loop(drawn: Drawn) -> bool:
-    """Return whether blind isolation can act: it needs steps in which it
-    turns, and CPUs to keep idle."""
-    return (drawn.step_s < drawn.interval_s and perfiso.buffer_cores(
-        perfiso.Params(), drawn.machine.cpus) > 0)
+    """Return whether blind isolation can act: it needs CPUs to keep idle."""
+    return perfiso.buffer_cores(perfiso.Params(), drawn.machine.cpus) > 0
 
 
 def quiet() -> None:

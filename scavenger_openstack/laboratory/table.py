@@ -21,9 +21,8 @@ LEGEND = (f'{summary.STATISTICS} seeds above: share of the seeds in which '
           'oracle: background work over the oracle\'s; it may be more than '
           'all where a policy hurts, or where it follows the load.')
 
-COARSE = ('The fast loop does not act here: the plant turns once per '
-          'interval, or the machine has too few CPUs. So perfiso is n/a, '
-          'and ours runs without it.')
+SMALL = ('The fast loop does not act here: some machines have too few CPUs. '
+         'There perfiso is its disk part alone, and ours runs without it.')
 
 
 def number(value: float) -> str:

@@ -52,7 +52,7 @@ KEEP_FREE = 0.05
 """Share of a disk that is left to others: it may be the instances' own."""
 
 GAUGES = ('time_s', 'wall_time_s', 'memory_total_bytes',
-          'memory_available_bytes')
+          'memory_available_bytes', 'memory_free_bytes', 'refault_bytes')
 
 
 def header(conf: cfg.ConfigOpts,

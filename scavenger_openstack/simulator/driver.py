@@ -93,6 +93,7 @@ class Simulator(StillHost):
         plant, machine = self.plant, self._machine
         answers, self._direct = self._direct, ()
         used = sum([guest.memory_bytes for guest in plant.guests])
+        cached = sum([guest.file_bytes for guest in plant.guests])
         busy_s = plant.cpu_busy_s / machine.cpus
         return types.HostSample(
             host=self._host, boot_id='simulation', time_s=plant.now,
@@ -107,7 +108,10 @@ class Simulator(StillHost):
             link_tx_bytes={LINK: int(plant.link_tx_bytes)},
             link_of=dict.fromkeys(
                 [f'tap-{guest.spec.id}' for guest in plant.guests], LINK),
-            direct=answers)
+            direct=answers,
+            memory_free_bytes=max(
+                0, int(machine.memory_bytes - used - cached)),
+            refault_bytes=int(plant.refault_bytes))
 
     def _sample(self, guest: Guest) -> types.WorkloadSample:
         spec = guest.spec
@@ -124,7 +128,8 @@ class Simulator(StillHost):
             None, None, *((0.0, 0, 0) if spec.buffered else (
                 guest.io_wait_s, int(guest.io_ops), int(guest.io_bytes))),
             int(guest.tx_bytes), 0, None, None, None,
-            int(guest.memory_bytes))
+            int(guest.memory_bytes), int(guest.file_bytes),
+            int(guest.refault_bytes))
 
     def _identify(self, spec: Tenant) -> types.Workload:
         background = spec.priority is types.Priority.BACKGROUND

@@ -46,7 +46,8 @@ class Guest:
         'limit_memory', 'limit_egress', 'limit_ops', 'weight', 'tx_left',
         'cpu_s', 'run_delay_s', 'throttled_s', 'cycles', 'instructions',
         'llc_misses', 'io_wait_s', 'io_ops', 'io_bytes', 'tx_bytes',
-        'memory_bytes', 'file_bytes', 'disk_ops', 'uses_disk', 'io_rate',
+        'memory_bytes', 'file_bytes', 'read_bytes', 'refault_bytes',
+        'disk_ops', 'uses_disk', 'io_rate',
         'io_response_s', 'tx_rate', 'tx_room', 'requests_rate', 'cores',
         '_came', '_cpu_before_s', '_period', '_quota_from_s')
 
@@ -99,6 +100,8 @@ class Guest:
                              else spec.memory_bytes)
         # What serves files has read them before we look.
         self.file_bytes = spec.file_bytes if spec.requests_per_s else 0.0
+        self.read_bytes = self.file_bytes
+        self.refault_bytes = 0.0
         self.disk_ops = spec.io_ops
         self.io_rate = self.io_response_s = 0.0
         self.tx_rate = 0.0
@@ -194,11 +197,20 @@ class Guest:
         self.memory_bytes = goal
         self.truth.memory_byte_s += goal * dt_s
 
-    def cache_files(self, room_bytes: float, dt_s: float) -> None:
-        """Keep in the page cache what was read, and what has room."""
+    def cache_files(self, room_bytes: float, dt_s: float) -> float:
+        """Keep in the page cache what was read, and what has room; return how
+        much of it had been there before."""
         spec = self.spec
-        held = self.file_bytes + self.io_rate * spec.io_bytes * dt_s
+        read = self.io_rate * spec.io_bytes * dt_s
+        held = self.file_bytes + read
+        if spec.file_ops:
+            read *= 1 - spec.io_ops / (self.disk_ops or 1.0)
+        # What was never in the page cache cannot come back to it.
+        again = max(0.0, read - max(0.0, spec.file_bytes - self.read_bytes))
+        self.refault_bytes += again
+        self.read_bytes += read
         held = self.file_bytes = max(
             0.0, min(held, room_bytes, spec.file_bytes))
         self.disk_ops = spec.io_ops + spec.file_ops * (
             1 - held / spec.file_bytes)
+        return again

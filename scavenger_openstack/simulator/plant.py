@@ -44,6 +44,10 @@ def _nothing(guest: Guest) -> None:
     """Do nothing: nothing waits for the new tenant."""
 
 
+def _no_set() -> None:
+    """Do nothing: no CPU set moves within a step."""
+
+
 class Plant:
     """One host.  Times in seconds since the start.
 
@@ -59,6 +63,8 @@ class Plant:
         self.fine = step_s < FINE_S
         self.welcome: Callable[[Guest], None] = _nothing
         """Called with each tenant that arrives, before it runs."""
+        self.before_cpus: Callable[[], None] = _no_set
+        """Called in each step when it is known what CPU time all want."""
         self.waiting = sorted(
             (Guest(tenant, machine, seed=seed, followed=self.fine, keep=keep)
              for tenant in tenants),
@@ -69,6 +75,7 @@ class Plant:
         self.violations = 0
         self.cpu_busy_s = 0.0
         self.link_tx_bytes = 0.0
+        self.refault_bytes = 0.0
         self._short = False
         self._began_s = 0.0
         self._steps = 0
@@ -91,6 +98,7 @@ class Plant:
                 guest.speed = guest.cpi_alone / guest.cpi * self._thrash
         for guest in guests:
             guest.ask(now, dt_s)
+        self.before_cpus()
         self._share_cpus()
         if coarse:
             for guest in guests:
@@ -313,7 +321,7 @@ class Plant:
                      max(0.0, g.limit_memory - g.memory_bytes))
                  for g in readers], max(0.0, free))
             for guest, room in zip(readers, rooms, strict=True):
-                guest.cache_files(room, dt_s)
+                self.refault_bytes += guest.cache_files(room, dt_s)
         short = free < 0
         if short:
             self.violation_s += dt_s

@@ -310,7 +310,7 @@ WORKLOAD: Mapping[str, Check] = {
     'application': text, 'vcpus': quantity, 'group': text, 'floor': _floor,
     'memory_allotment_bytes': quantity, 'allowed_cpus': _cpus,
     'disks': texts, 'interfaces': texts, 'killable': flag, 'protected': flag,
-    'created_s': number, 'dedicated_cpus': _cpus}
+    'created_s': number, 'dedicated_cpus': _cpus, 'memory_kept': text}
 
 MEASURED: Mapping[str, Check] = {
     **dict.fromkeys(WorkloadSample._fields[1:], quantity),
@@ -326,6 +326,7 @@ HOST: Mapping[str, Check] = {
 GAUGES: Mapping[str, Check] = {
     'time_s': number, 'wall_time_s': number, 'cpu_busy_s': by_cpu(quantity),
     'memory_total_bytes': quantity, 'memory_available_bytes': quantity,
+    'memory_free_bytes': quantity, 'refault_bytes': quantity,
     'link_tx_bytes': by_name(quantity), 'direct': _direct}
 
 

@@ -23,12 +23,14 @@ import math
 from typing import Any
 from typing import NamedTuple
 
+from scavenger_openstack.algorithms.best_waits import BestWaits
+from scavenger_openstack.algorithms.perfiso.io_level import Level
 from scavenger_openstack.algorithms.scavenger.quota import family_factor
 from scavenger_openstack.algorithms.scavenger.quota import next_quota
 from scavenger_openstack.algorithms.scavenger.quota import Verdict
 from scavenger_openstack.algorithms import signals
 from scavenger_openstack.algorithms.window import quantity
-from scavenger_openstack.algorithms.window import Window
+from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadRates
 
 ONE_FACTOR = 2.0
@@ -39,53 +41,17 @@ EASE = 0.5
 """Part of the tolerated excess up to which the background gets more;
 between that and the whole it keeps what it has."""
 
+START_SHARE = 0.25
+"""Part by which the total grows per measurement until the foreground first
+suffers, where ``increase`` is less: from the floors to what a fast disk does
+it would take minutes."""
+
 RELEVANT = 0.1
 """Below this share of all operations the background at its floors is not
 what the foreground suffers from."""
 
 MOST_OPS_PER_S = 1e9
 """No disk does more."""
-
-
-class Level:
-    """The wait of one foreground workload when it is not disturbed.
-
-    ``x`` is its io_wait of the last tick.
-    """
-
-    __slots__ = ('window', 'last', 'missing', 'x')
-
-    def __init__(self, size: int, smoothing: int) -> None:
-        self.window = Window(size)
-        self.last: collections.deque[float] = collections.deque(
-            maxlen=smoothing)
-        self.missing = 0
-        self.x: float | None = None
-
-    def news(self, x: float | None) -> bool:
-        """Whether this is another measurement than that of the last tick.
-
-        libvirt is asked once in some ticks, and one answer is the same
-        number in all of them.  No other workload measures the same twice, but
-        nothing.
-        """
-        before, self.x = self.x, x
-        return not x or x != before
-
-    @property
-    def mu(self) -> float:
-        return max(signals.LEAST_WAIT_S, self.window.mean or 0.0)
-
-    @property
-    def sigma(self) -> float:
-        """The standard deviation as a share of mu."""
-        return (self.window.stddev or 0.0) / self.mu
-
-    def lower(self, strain: float, spread: float) -> None:
-        """It was learnt too high: the strain becomes -1."""
-        factor = (1 + strain * spread) / (1 - spread)
-        self.window.shift(self.mu * (factor - 1))
-        self.last.clear()
 
 
 class Vote(NamedTuple):
@@ -128,14 +94,16 @@ class IoBudget:
 
     * A workload learns its level from its first ``size`` samples, and keeps
       learning, while the background is quiet: what it then waits is not the
-      background's doing.  Until one has learnt, the background has its
-      floors.  What comes later learns beside the others, which tell by how
-      much the disk is slower at that moment.
+      background's doing.  One of which the best of the last day is known
+      (``best_waits``) begins with that.  Until one has learnt, the
+      background has its floors.  What comes later learns beside the others,
+      which tell by how much the disk is slower at that moment.
     * All of them together, weighted by operations, are more than
       ``tolerance`` (and ``c`` deviations) above their levels, or one is
       more than twice that: the total shrinks, at least by ``decrease``, and
       by as much as the foreground is worse than tolerated.  Below half of
-      it the total grows, if a workload uses all it may; in between it stays.
+      it the total grows, if a workload uses all it may, faster until it is
+      too much for the first time; in between it stays.
     * A workload that is clearly below its level has learnt it too high: it
       is lowered.
     * Only what was measured again counts, once: for the window, for the mean
@@ -157,7 +125,11 @@ class IoBudget:
 
     def __init__(self, *, c: float, tolerance: float, size: int,
                  smoothing: int, increase: float, decrease: float,
-                 blind_ticks: int) -> None:
+                 blind_ticks: int, best: BestWaits | None = None) -> None:
+        """
+        :param best: what workloads waited at their best of the last day;
+            more is learnt
+        """
         self.total: float | None = None
         self.verdict = Verdict.MINIMUM
         self.by = ''
@@ -171,6 +143,7 @@ class IoBudget:
         self._increase = increase
         self._decrease = decrease
         self._blind_ticks = blind_ticks
+        self._best = best or BestWaits()
         self._levels: dict[tuple[str, float], Level] = {}
         self._last: collections.deque[float] = collections.deque(
             maxlen=smoothing)
@@ -186,7 +159,7 @@ class IoBudget:
         self._decrease = decrease
         self._blind_ticks = blind_ticks
 
-    def observe(self, foreground: Iterable[WorkloadRates], *,
+    def observe(self, now: float, foreground: Iterable[WorkloadRates], *,
                 used: float | None, floors: float, quiet: bool,
                 binding: bool, most: float = MOST_OPS_PER_S) -> None:
         """Take this tick's io_wait and move the total.
@@ -196,7 +169,8 @@ class IoBudget:
         :param quiet: it does not do more than its floors let it
         :param binding: a workload uses all that it may
         """
-        votes, held, newcomers, missing = self._look(foreground, quiet=quiet)
+        votes, held, newcomers, missing = self._look(now, foreground,
+                                                     quiet=quiet)
         if not self._levels:
             self.total, self.rule = None, 'off'
             return
@@ -222,26 +196,28 @@ class IoBudget:
                 verdict, self.rule = Verdict.MINIMUM, 'learning'
             elif missing > self._blind_ticks:
                 verdict, self.rule = Verdict.MINIMUM, 'blind'
-        for level, x in newcomers:
+        for workload, level, x in newcomers:
             if x is None:
                 continue
             if quiet:
                 level.window.add(x)
+                if level.window.full:
+                    self._best.learn(now, workload, level.mu)
             elif votes and verdict is not Verdict.SHRINK:
                 level.window.add(x / max(1.0, self.ratio or 1.0))
         self._move(verdict, used=used, low=low, floors=floors,
                    most=max(most, low), binding=binding,
                    voted=bool(votes or held))
 
-    def _look(self, foreground: Iterable[WorkloadRates], *, quiet: bool,
-              ) -> tuple[list[Vote], list[Vote],
-                         list[tuple[Level, float | None]], int]:
+    def _look(self, now: float, foreground: Iterable[WorkloadRates], *,
+              quiet: bool) -> tuple[list[Vote], list[Vote],
+                         list[tuple[Workload, Level, float | None]], int]:
         """What votes, whose vote was counted before, what is learning (and
         what is new of it), for how long none could."""
         levels: dict[tuple[str, float], Level] = {}
         votes: list[Vote] = []
         held: list[Vote] = []
-        newcomers: list[tuple[Level, float | None]] = []
+        newcomers: list[tuple[Workload, Level, float | None]] = []
         missing = 0
         for rated in foreground:
             workload = rated[0]
@@ -259,12 +235,13 @@ class IoBudget:
                     missing = max(missing, level.missing)
                 continue
             if level is None:
-                level = Level(self._size, self._smoothing)
+                level = Level(self._size, self._smoothing,
+                              self._best.of(workload))
             levels[key] = level
             level.missing = 0
             news = level.news(x)
             if not level.window.full:
-                newcomers.append((level, x if news else None))
+                newcomers.append((workload, level, x if news else None))
                 continue
             vote = Vote(level, x / level.mu, ops or 1.0, workload.id)
             if not news:
@@ -274,6 +251,7 @@ class IoBudget:
             level.last.append(vote.ratio)
             if quiet:
                 level.window.add(x)
+                self._best.learn(now, workload, level.mu)
         self._levels = levels
         return votes, held, newcomers, missing
 
@@ -320,7 +298,9 @@ class IoBudget:
               floors: float, most: float, binding: bool, voted: bool,
               ) -> None:
         self.verdict = verdict
-        total = floors if self.total is None else self.total
+        total = self.total
+        if total is None:   # what it waits undisturbed is known from before
+            total = max(floors, used or 0.0) if voted else floors
         if voted:
             total = min(total, self._proven)
         decrease = self._decrease
@@ -338,7 +318,8 @@ class IoBudget:
         self.total = next_quota(
             total, verdict, minimum=floors if verdict is Verdict.MINIMUM
             else low, maximum=most, decrease=decrease,
-            increase=self._increase * max(self._peak, total, floors))
+            increase=max(self._peak, total, floors) * max(
+                self._increase, 0.0 if self._peak else START_SHARE))
         if voted:
             self._proven = self.total
 

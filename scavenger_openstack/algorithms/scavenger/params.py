@@ -41,10 +41,10 @@ class Params:
         'min': 0.0, 'max': 100.0, 'source': 'Scavenger, section 6.1'})
     memory_window_s: float = dataclasses.field(default=60.0, metadata={
         'help': 'Seconds of memory use that are learnt first: for as long '
-                'after a start, background work gets no more memory than it '
-                'has. With the rules of the paper they make the mean and the '
-                'standard deviation, and memory use must stay low for as '
-                'long before the reserve shrinks.',
+                'after a start, background work may grow into half of what '
+                'is available. With the rules of the paper they make the '
+                'mean and the standard deviation, and memory use must stay '
+                'low for as long before the reserve shrinks.',
         'min': 2.0, 'max': 3600.0, 'source': 'Scavenger, section 6.1'})
     memory_peak_s: float = dataclasses.field(default=1800.0, metadata={
         'help': 'Seconds for which the highest memory use of the foreground '
@@ -72,6 +72,14 @@ class Params:
                 'bandwidth.',
         'min': 2.0, 'max': 18000.0,
         'source': 'not in the paper; benchmarks/parameters/sensitivity.py'})
+    network_wait_s: float = dataclasses.field(default=0.0005, metadata={
+        'help': 'Seconds that a packet of the foreground may wait before a '
+                'shared link on average: background work keeps the link no '
+                'busier (49 % of 1 Gbit/s, 91 % of 10 Gbit/s). Less keeps '
+                'answers of the foreground faster and background transfers '
+                'slower. 0: background work may fill the link up to the '
+                'reserve, as in the paper.',
+        'min': 0.0, 'max': 10.0, 'source': 'not in the paper'})
     ipc_c: float = dataclasses.field(default=1.0, metadata={
         'help': 'Standard deviations by which the instructions per cycle of '
                 'a foreground workload may differ from their mean before '
@@ -117,6 +125,20 @@ class Params:
                 'large one still at once. 1 judges each sample by itself, '
                 'as the paper does.',
         'min': 1, 'max': 60, 'source': 'not in the paper'})
+    ipc_share_alarms: bool = dataclasses.field(default=True, metadata={
+        'help': 'Let all foreground workloads together raise no more false '
+                'alarms than one does, by judging each more leniently the '
+                'more there are. False: each is judged as if it were alone, '
+                'and the more there are, the less CPU time background work '
+                'gets.',
+        'source': 'not in the paper'})
+    ipc_contenders: bool = dataclasses.field(default=True, metadata={
+        'help': 'Limit by the instructions per cycle only the background '
+                'work that misses the shared cache enough to disturb '
+                'others; all of it where misses are not measurable, and '
+                'while threads have to share cores. False: limit all '
+                'background work, as the paper does.',
+        'source': 'not in the paper'})
     min_headroom: float = dataclasses.field(default=0.02, metadata={
         'help': 'Least share of the capacity of memory or of a link that '
                 "stays free above the foreground's highest use (its mean, "
@@ -138,6 +160,27 @@ class Params:
         'help': 'Limit the memory of background work to what the '
                 'foreground leaves. False: its memory is not limited.',
         'source': 'Scavenger, section 4.2'})
+    use_page_cache: bool = dataclasses.field(default=True, metadata={
+        'help': 'Count the page cache of background work, too, and take it '
+                'back while the foreground reads again from disk what it had '
+                'in its page cache. False: background work may displace all '
+                'page cache of the foreground.',
+        'source': 'not in the paper'})
+    page_cache_refault_bytes_per_s: float = dataclasses.field(
+        default=262144.0, metadata={
+            'help': 'Bytes per second that the foreground as a whole may read '
+                    'again from disk, having had them in its page cache, '
+                    'before background work loses page cache. Less protects '
+                    'the page cache of the foreground more, and lets '
+                    'background work grow more slowly.',
+            'min': 0.0, 'max': 1e12, 'source': 'not in the paper'})
+    page_cache_step: float = dataclasses.field(default=0.01, metadata={
+        'help': 'Share of all memory by which background work may grow in '
+                'five ticks where no memory is free, at the cost of page '
+                'cache that the foreground may not need. More gives idle page '
+                'cache away sooner, and takes more at a time of what is '
+                'needed.',
+        'min': 0.0001, 'max': 0.5, 'source': 'not in the paper'})
     use_network: bool = dataclasses.field(default=True, metadata={
         'help': 'Limit the sending rate of background work to what the '
                 'foreground leaves on each shared link. False: its sending '

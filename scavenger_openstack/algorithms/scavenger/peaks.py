@@ -57,9 +57,10 @@ class Peaks:
             self._largest = value
         self._filled = (self._filled + 1) % self._block_size
 
-    def skip(self, ticks: int) -> None:
+    def skip(self, ticks: float) -> None:
         """Let ``ticks`` pass without a sample."""
-        left = min(ticks, (self._blocks.maxlen or 0) * self._block_size)
+        left = round(min(
+            ticks, (self._blocks.maxlen or 0) * self._block_size))
         while left > 0:
             if not self._filled:
                 self._append(None)

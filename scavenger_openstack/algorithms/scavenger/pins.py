@@ -12,9 +12,13 @@ from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import Any
 from typing import NamedTuple
 
+from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Cpu
+from scavenger_openstack.types import format_cpus
+from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import WorkloadRates
 
@@ -87,3 +91,37 @@ def of(workloads: Iterable[WorkloadRates], cpus: Iterable[int]) -> Pins:
         # Where none of a workload's CPUs is online, it may run anywhere.
         shared |= ((workload.allowed_cpus or every) & every) or every
     return Pins(allowed, (allowed & shared) or allowed, pinned)
+
+
+class CpuSet(NamedTuple):
+    """The CPU set of the background: whether none is free, the set, its
+    limits, and the numbers behind it as plain JSON values."""
+
+    crowded: bool
+    allowed: frozenset[int]
+    caps: Sequence[Cap]
+    facts: Mapping[str, Any]
+
+
+def limits(foreground: Iterable[WorkloadRates], groups: Iterable[str],
+           topology: Mapping[int, Cpu], owner: str) -> CpuSet:
+    """Return the CPUs that the groups of the background may have, and their
+    limits, if these are not all.
+
+    :param topology: with at least one usable CPU
+    :param owner: of the limits
+    """
+    every = usable(topology)
+    allowed, _, pinned = of(foreground, every)
+    crowded = not allowed
+    why = (f'{len(every) - len(allowed)} of {len(every)} CPUs belong to '
+           f'pinned foreground workloads')
+    if crowded:
+        allowed = frozenset((max(every),))
+        why += ': one CPU, at the quota floor'
+    text = format_cpus(allowed)
+    limited = crowded or len(allowed) < len(every)
+    return CpuSet(crowded, allowed, [
+        Cap(group, Knob.CPU_SET, text, owner, why)
+        for group in groups] if limited else [],
+        {'allowed': text, 'pinned': pinned})

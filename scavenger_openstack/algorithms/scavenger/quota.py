@@ -36,6 +36,9 @@ PHASE_FACTOR = 2.0
 section 4.4."""
 
 
+BINDING = 0.8
+"""Only a quota of which so much is used is proved harmless."""
+
 NORMAL = NormalDist()
 
 
@@ -126,6 +129,8 @@ class Quota:
       whole rule is ``active`` once there was one IPC.
     * One whose IPC was there and is missing while it runs holds the quota
       for ``blind_ticks`` ticks, then asks for the minimum.
+    * After harm the quota grows beyond ``proved``, a part of what was used
+      then, only while it is used up: what rested meets its last good quota.
     * One that is learning (its first ``size`` samples, or again after a new
       phase) asks for the minimum: the baseline must not contain what the
       background does.  mu and sigma stay until the next phase.
@@ -133,11 +138,13 @@ class Quota:
 
     def __init__(self, *, c: float, size: int, min_cores: float,
                  min_deviation: float, increase: float, decrease: float,
-                 blind_ticks: int, smoothing: int = 1) -> None:
+                 blind_ticks: int, smoothing: int = 1,
+                 share_alarms: bool = True) -> None:
         self.cores: float | None = None
         self.verdict = Verdict.MINIMUM
         self.by = ''
         self.phases = 0
+        self.proved = math.inf
         self._c = self._c_each = c
         self._size = size
         self._smoothing = smoothing
@@ -146,10 +153,12 @@ class Quota:
         self._increase = increase
         self._decrease = decrease
         self._blind_ticks = blind_ticks
+        self._share_alarms = share_alarms
         self._baselines: dict[tuple[str, float], _Baseline] = {}
 
     def tune(self, *, c: float, min_cores: float, min_deviation: float,
-             increase: float, decrease: float, blind_ticks: int) -> None:
+             increase: float, decrease: float, blind_ticks: int,
+             share_alarms: bool = True) -> None:
         """Go on with other constants; what was learnt stays."""
         self._c = self._c_each = c
         self._min_cores = min_cores
@@ -157,6 +166,7 @@ class Quota:
         self._increase = increase
         self._decrease = decrease
         self._blind_ticks = blind_ticks
+        self._share_alarms = share_alarms
 
     @property
     def active(self) -> bool:
@@ -164,12 +174,19 @@ class Quota:
         return self.cores is not None
 
     def observe(self, foreground: Iterable[WorkloadRates], *,
-                minimum: float, maximum: float) -> None:
-        """Take this tick's IPCs and move the quota, in cores."""
+                minimum: float, maximum: float,
+                used: float | None = None) -> None:
+        """Take this tick's IPCs and move the quota, in cores.
+
+        :param used: of what the quota is for, in cores; with it, a quota
+            that hurt once grows beyond its half only while it is used up
+        """
+        phases = self.phases
         baselines: dict[tuple[str, float], _Baseline] = {}
         verdict, by = Verdict.GROW, ''
-        self._c_each = family_factor(self._c, len(self._baselines),
-                                     self._smoothing)
+        self._c_each = family_factor(
+            self._c, len(self._baselines),
+            self._smoothing) if self._share_alarms else self._c
         for workload, _, cores, cpi, *_ in foreground:
             key = (workload.id, workload.created_s)
             baseline = self._baselines.get(key)
@@ -186,10 +203,16 @@ class Quota:
             return
         self._baselines = baselines
         self.verdict, self.by = verdict, by
+        cores = minimum if self.cores is None else self.cores
+        if used is not None:
+            if verdict is Verdict.SHRINK or self.phases > phases:
+                self.proved = min(cores, used) / self._decrease
+            elif (verdict is Verdict.GROW and cores >= self.proved
+                    and used < BINDING * cores):
+                verdict = Verdict.HOLD
         self.cores = next_quota(
-            minimum if self.cores is None else self.cores, verdict,
-            minimum=minimum, maximum=maximum, increase=self._increase,
-            decrease=self._decrease)
+            cores, verdict, minimum=minimum, maximum=maximum,
+            increase=self._increase, decrease=self._decrease)
 
     def _vote(self, baseline: _Baseline, cores: float | None,
               cpi: float | None) -> Verdict | None:
@@ -241,7 +264,9 @@ class Quota:
         """Plain JSON values; ``None`` if there is nothing to keep."""
         if self.cores is None:
             return None
-        return {'cores': self.cores, 'phases': self.phases, 'baselines': [
+        return {'cores': self.cores, 'phases': self.phases,
+                'proved': None if math.isinf(self.proved) else self.proved,
+                'baselines': [
             [*key, baseline.mu, baseline.sigma, baseline.window.state(),
              list(baseline.last), baseline.missing]
             for key, baseline in self._baselines.items()]}
@@ -253,6 +278,8 @@ class Quota:
         """
         cores = quantity(state['cores'])
         phases = int(quantity(state['phases']))
+        proved = (math.inf if state['proved'] is None
+                  else quantity(state['proved']))
         baselines = {}
         for (name, created_s, mu, sigma, window, last,
              missing) in state['baselines']:
@@ -263,5 +290,5 @@ class Quota:
             if mu is not None:
                 baseline.mu, baseline.sigma = quantity(mu), quantity(sigma)
             baselines[str(name), float(created_s)] = baseline
-        self.cores, self.phases = cores, phases
+        self.cores, self.phases, self.proved = cores, phases, proved
         self._baselines = baselines

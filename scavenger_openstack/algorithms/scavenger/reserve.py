@@ -51,6 +51,11 @@ def is_low(x: float, mu: float, sigma: float, *, c: float) -> bool:
     return x < mu - c * sigma
 
 
+def kept_s(rule: str, window_s: float, peak_s: float) -> float:
+    """Return for how many seconds a pause leaves what was learnt of use."""
+    return max(window_s, peak_s) if rule == RESERVE_PEAK else window_s
+
+
 class Reserve:
     """What the foreground keeps of one resource, by one of three rules.
 
@@ -159,7 +164,7 @@ class Reserve:
             if not self.learning:
                 self._model()
 
-    def skip(self, ticks: int) -> None:
+    def skip(self, ticks: float) -> None:
         """Let ``ticks`` pass without a sample."""
         self.peaks.skip(ticks)
 
@@ -277,7 +282,7 @@ class Resource:
                 return False
         return self.reserve.observe(settled, capacity)
 
-    def skip(self, ticks: int) -> None:
+    def skip(self, ticks: float) -> None:
         """Let ``ticks`` pass without a sample: what was used before them is
         that much older."""
         if ticks:
@@ -355,7 +360,9 @@ def reason(facts: Mapping[str, Any], what: str, unit: str, scale: float,
     if facts['rule'] == 'learning':
         return (f"{what}: learning the foreground's use (now {x:.2f} {unit}, "
                 f'{_counted(facts["samples"], "sample")}), until then '
-                'no more than the floor or what is used')
+                'no more than '
+                + ('half of what was available besides what was used'
+                   if what == 'memory' else 'the floor'))
     level = 'highest' if facts['reserve_rule'] == RESERVE_PEAK else 'mean'
     return (f'{what}: foreground uses {x:.2f} {unit}, keeps '
             f'{facts["upper"] / scale:.2f} '

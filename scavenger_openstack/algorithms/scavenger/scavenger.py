@@ -6,9 +6,10 @@
 Javadi, Suresh, Wajahat, Gandhi.  *Scavenger: A Black-Box Batch Workload
 Resource Manager for Improving Utilization in Cloud Environments*.  SoCC
 2019.  Section 4; defaults from section 6.1.  Memory and network (4.2, 4.3)
-share the rules in ``reserve``, x(t) is in ``usage``, the quota by IPC (4.4) in
-``quota``, that by what is left over (ours) in ``leftover``, what can be tuned
-in ``params``.
+share the rules in ``reserve``, x(t) is in ``usage``, how busy a link may be
+(ours) in ``link``, the quota by IPC (4.4) in ``quota``, that by what is left
+over (ours) in ``leftover``, the page cache (ours) in ``page_cache``, what can
+be tuned in ``params``.
 
 Weird input: ``None``, NaN and infinite numbers are no signal (the rule is
 off, or holds and then goes to the floor); so is a capacity of 0.  A step
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import math
 from typing import Any
 
@@ -27,14 +29,18 @@ from scavenger_openstack.algorithms.floors import floors as floors_of
 from scavenger_openstack.algorithms.floors import Overcommitted
 from scavenger_openstack.algorithms.max_min import split
 from scavenger_openstack.algorithms import saved_state
+from scavenger_openstack.algorithms.scavenger.contenders import Contenders
 from scavenger_openstack.algorithms.scavenger.leftover import Leftover
+from scavenger_openstack.algorithms.scavenger import link as shared_link
+from scavenger_openstack.algorithms.scavenger import page_cache
 from scavenger_openstack.algorithms.scavenger.params import Params as Params
-from scavenger_openstack.algorithms.scavenger.params import RESERVE_PEAK
 from scavenger_openstack.algorithms.scavenger import pins as cpu_pins
 from scavenger_openstack.algorithms.scavenger.quota import Quota
+from scavenger_openstack.algorithms.scavenger.reserve import kept_s
 from scavenger_openstack.algorithms.scavenger.reserve import reason
 from scavenger_openstack.algorithms.scavenger.reserve import Resource
 from scavenger_openstack.algorithms.scavenger import usage
+from scavenger_openstack.algorithms.scavenger.usage import groups as groups
 from scavenger_openstack.algorithms.signals import number
 from scavenger_openstack.algorithms.window import samples as samples
 from scavenger_openstack import types
@@ -42,7 +48,7 @@ from scavenger_openstack import types
 NAME = 'scavenger'
 FULL = ('the host is full: with cpu.idle QEMU would not answer; the CPU quota '
         'alone limits the VM')
-GIB, MBIT = 2.0 ** 30, 125_000.0
+GIB, MBIT, MS_PER_S = 2.0 ** 30, 125_000.0, 1000.0
 
 
 class _Tick:
@@ -97,31 +103,27 @@ class Controller:
         self._interval_s = interval_s
         self._time_s = -math.inf
         self._decision = types.Decision()
-        self._memory = self._new_memory()
+        self._memory = self._new_resource()
         self._links: dict[str, Resource] = {}
         self._quota = self._new_quota()
+        self._contenders = Contenders()
         self._leftover = Leftover(
             share=self.params.cpu_leftover_share,
             demand_factor=self.params.demand_factor,
             blind_ticks=self.params.blind_ticks)
-        self._frozen: dict[str, float] = {}
+        self._memory_window = usage.MemoryWindow()
+        self._page_cache = page_cache.PageCache(self.params)
         self._overcommitted = Overcommitted(host, boot_id)
 
-    def _new_memory(self) -> Resource:
-        p = self.params
+    def _new_resource(self, *, link: bool = False) -> Resource:
+        p, interval_s = self.params, self._interval_s
+        c, window_s, peak_s = (
+            (p.network_c, p.network_window_s, p.network_peak_s) if link
+            else (p.memory_c, p.memory_window_s, p.memory_peak_s))
         return Resource(
-            c=p.memory_c, size=samples(p.memory_window_s, self._interval_s),
+            c=c, size=samples(window_s, interval_s),
             min_headroom=p.min_headroom, blind_ticks=p.blind_ticks,
-            rule=p.reserve_rule,
-            peak_size=samples(p.memory_peak_s, self._interval_s))
-
-    def _new_link(self) -> Resource:
-        p = self.params
-        return Resource(
-            c=p.network_c, size=samples(p.network_window_s, self._interval_s),
-            min_headroom=p.min_headroom, blind_ticks=p.blind_ticks,
-            rule=p.reserve_rule,
-            peak_size=samples(p.network_peak_s, self._interval_s))
+            rule=p.reserve_rule, peak_size=samples(peak_s, interval_s))
 
     def _new_quota(self) -> Quota:
         p = self.params
@@ -130,7 +132,7 @@ class Controller:
             min_cores=p.ipc_min_cores, min_deviation=p.ipc_min_deviation,
             increase=p.ipc_quota_increase_cores,
             decrease=p.ipc_quota_decrease_factor, blind_ticks=p.blind_ticks,
-            smoothing=p.ipc_smoothing)
+            smoothing=p.ipc_smoothing, share_alarms=p.ipc_share_alarms)
 
     def tune(self, params: Params) -> None:
         """See :class:`.decision.controller.Controller`."""
@@ -140,11 +142,13 @@ class Controller:
                               for link in self._links.values())):
             resource.tune(c=c, min_headroom=p.min_headroom,
                           blind_ticks=p.blind_ticks, rule=p.reserve_rule)
+        self._page_cache.params = p
         self._quota.tune(
             c=p.ipc_c, min_cores=p.ipc_min_cores,
             min_deviation=p.ipc_min_deviation,
             increase=p.ipc_quota_increase_cores,
-            decrease=p.ipc_quota_decrease_factor, blind_ticks=p.blind_ticks)
+            decrease=p.ipc_quota_decrease_factor, blind_ticks=p.blind_ticks,
+            share_alarms=p.ipc_share_alarms)
         self._leftover.tune(
             share=p.cpu_leftover_share, demand_factor=p.demand_factor,
             blind_ticks=p.blind_ticks)
@@ -163,11 +167,16 @@ class Controller:
         facts: dict[str, Any] = {}
         if params.use_memory:
             facts['memory'] = self._regulate_memory(tick)
+        if params.use_page_cache:
+            facts['page_cache'] = self._regulate_page_cache(tick)
         if params.use_network:
             facts['network'] = self._regulate_network(tick)
         crowded, cpus = False, cpu_pins.usable(rates.topology)
         if params.use_cpu_set and cpus:
-            crowded, cpus, facts['cpu_set'] = _regulate_cpu_set(tick)
+            crowded, cpus, caps, facts['cpu_set'] = cpu_pins.limits(
+                tick.foreground, groups(tick.background), rates.topology,
+                NAME)
+            tick.caps += caps
         if params.use_ipc or crowded:
             facts['ipc'] = self._regulate_quota(tick, crowded=crowded)
         if params.use_cpu_idle:
@@ -196,22 +205,20 @@ class Controller:
         # However short a window is, it holds two samples.
         if gap_s <= 2 * self._interval_s:
             return
-        if gap_s > self._kept_s(params.memory_window_s, params.memory_peak_s):
-            self._memory = self._new_memory()
-            self._frozen = {}
-        if gap_s > self._kept_s(params.network_window_s,
-                                params.network_peak_s):
+        rule = params.reserve_rule
+        if gap_s > kept_s(rule, params.memory_window_s, params.memory_peak_s):
+            self._memory = self._new_resource()
+            self._memory_window = usage.MemoryWindow()
+        if gap_s > params.memory_window_s:
+            self._page_cache = page_cache.PageCache(params)
+        if gap_s > kept_s(rule, params.network_window_s,
+                          params.network_peak_s):
             self._links = {}
         if gap_s > params.ipc_window_s:
             self._quota = self._new_quota()
-        if gap_s < math.inf:
-            for resource in (self._memory, *self._links.values()):
-                resource.skip(round(gap_s / self._interval_s) - 1)
-
-    def _kept_s(self, window_s: float, peak_s: float) -> float:
-        """Return for how long a pause does not make a reserve worthless."""
-        return (max(window_s, peak_s)
-                if self.params.reserve_rule == RESERVE_PEAK else window_s)
+            self._contenders = Contenders()
+        for resource in (self._memory, *self._links.values()):
+            resource.skip(gap_s / self._interval_s - 1)
 
     def _regulate_memory(self, tick: _Tick) -> dict[str, Any]:
         memory, rates, background = self._memory, tick.rates, tick.background
@@ -228,25 +235,18 @@ class Controller:
         facts = memory.facts()
         rule = memory.rule
         if rule == 'off' or not background:
-            self._frozen = {}
+            self._memory_window = usage.MemoryWindow()
             return facts
         floors = floors_of(background, types.Knob.MEMORY_BYTES)
-        weights = [rated[0].vcpus for rated in background]
         budget = memory.budget()
         if rule == 'holding':
-            self._frozen = {}
+            self._memory_window = usage.MemoryWindow()
             tick.shortage_bytes = sum(measured) - budget
-            shares = split(budget, self._demands(used), weights, floors)
-        else:       # nothing is killed in the initial window: DESIGN 7.3
-            # No growth beyond current use: what each used when this began,
-            # or now, if a limit could not be set at once.
-            shares = [max(self._frozen.get(rated[0].id, 0.0), use or 0.0, low)
-                      for rated, use, low in zip(background, used, floors,
-                                                 strict=True)]
-            self._frozen = {rated[0].id: share for rated, share in
-                            zip(background, shares, strict=True)}
-            if rule == 'learning' and math.fsum(shares) > budget:
-                shares = split(budget, shares, weights, floors)
+            shares = usage.memory_shares(budget, background, used,
+                                         self._demands(used), floors)
+        else:
+            shares = self._memory_window.shares(
+                background, used, floors, budget, growth=rule == 'learning')
         if rule != 'blind':
             tick.check(str(types.Knob.MEMORY_BYTES), floors, budget)
         limits = [(rated, share) for rated, share, low in
@@ -257,13 +257,32 @@ class Controller:
                  reason(facts, 'memory', 'GiB', GIB, len(background)))
         return facts
 
+    def _regulate_page_cache(self, tick: _Tick) -> dict[str, Any]:
+        background, rule = tick.background, self._page_cache
+        floors = floors_of(background, types.Knob.MEMORY_BYTES)
+        shares = rule.step(self._time_s, tick.rates, background, floors)
+        facts = rule.facts()
+        # So far there are limits of memory alone; the tighter one counts.
+        before = {cap.workload: float(cap.value) for cap in tick.caps}
+        limits = {rated[0].id: (rated, share) for rated, share, low in
+                  zip(background, shares or (), floors, strict=bool(shares))
+                  if share < before.get(rated[0].id, math.inf)
+                  and usage.binds(share, rated, low)}
+        if limits:
+            tick.caps = [cap for cap in tick.caps
+                         if cap.workload not in limits]
+            workloads, values = zip(*limits.values(), strict=True)
+            tick.cap(workloads, types.Knob.MEMORY_BYTES, values,
+                     page_cache.reason(facts, len(background)))
+        return facts
+
     def _regulate_network(self, tick: _Tick) -> dict[str, Any]:
         rates = tick.rates
         ours = usage.by_link(tick.background, rates.link_of)
         theirs = usage.by_link(tick.foreground, rates.link_of)
         for link in rates.links:
             if link not in self._links:
-                self._links[link] = self._new_link()
+                self._links[link] = self._new_resource(link=True)
         facts: dict[str, Any] = {}
         for link, resource in list(self._links.items()):
             senders = ours.get(link, [])
@@ -288,29 +307,44 @@ class Controller:
             if rule == 'off' or not senders:
                 continue
             shares = floors = floors_of(senders, types.Knob.EGRESS_BYTES_PER_S)
-            budget = resource.budget()
+            if rule != 'blind':
+                tick.check(f'{types.Knob.EGRESS_BYTES_PER_S} {link}', floors,
+                           resource.budget())
+            wait_s = self.params.network_wait_s
+            budget = facts[link]['budget'] = shared_link.budget(
+                resource.capacity or 0.0, resource.reserved(), wait_s)
+            why = reason(facts[link], f'sending over {link}', 'Mbit/s', MBIT,
+                         len(senders))
             if rule == 'holding':
                 shares = split(budget, self._demands(sent),
                                [sender[0].vcpus for sender in senders], floors)
-            if rule != 'blind':
-                tick.check(f'{types.Knob.EGRESS_BYTES_PER_S} {link}', floors,
-                           budget)
-            tick.cap(senders, types.Knob.EGRESS_BYTES_PER_S, shares,
-                     reason(facts[link], f'sending over {link}', 'Mbit/s',
-                            MBIT, len(senders)))
+                if wait_s:
+                    why += (f'; a packet of the foreground may wait '
+                            f'{wait_s * MS_PER_S:g} ms on average')
+            tick.cap(senders, types.Knob.EGRESS_BYTES_PER_S, shares, why)
         return facts
 
     def _regulate_quota(self, tick: _Tick, *, crowded: bool,
                         ) -> dict[str, Any]:
-        quota, background = self._quota, tick.background
+        quota = self._quota
+        background: Sequence[types.WorkloadRates] = tick.background
+        if (self.params.use_ipc and self.params.ipc_contenders
+                and not crowded):
+            background = self._contenders.step(
+                self._time_s, tick.foreground, background,
+                tick.rates.topology)
         floors = floors_of(background, types.Knob.CPU_CORES)
         weights = [rated[0].vcpus for rated in background]
         minimum = math.fsum(floors)
         maximum = max(len(tick.rates.topology) or math.fsum(
             number(weight) or 0.0 for weight in weights),
                       minimum + self.params.ipc_quota_increase_cores)
+        used = usage.known(rated.cpu_cores for rated in background)
         if self.params.use_ipc:
-            quota.observe(tick.foreground, minimum=minimum, maximum=maximum)
+            quota.observe(
+                tick.foreground, minimum=minimum, maximum=maximum,
+                used=math.fsum(use or 0.0 for use in used)
+                if self.params.ipc_contenders else None)
         facts = quota.facts()
         cores = quota.cores
         if crowded:
@@ -322,7 +356,6 @@ class Controller:
             why = (f'IPC of {quota.by or "no foreground workload"} asks to '
                    f'{quota.verdict.name.lower()}: {cores:.2f} cores for '
                    'all background workloads')
-        used = usage.known(rated.cpu_cores for rated in background)
         tick.cap(background, types.Knob.CPU_CORES,
                  split(cores, self._demands(used), weights, floors), why)
         return facts
@@ -338,7 +371,8 @@ class Controller:
         return {'saved_s': self._time_s, 'memory': self._memory.state(),
                 'links': {link: resource.state()
                           for link, resource in self._links.items()},
-                'quota': self._quota.state()}
+                'quota': self._quota.state(),
+                'contenders': self._contenders.state()}
 
     def load(self, state: Mapping[str, Any], now: float) -> None:
         """Go on from a state that is not older than its windows.
@@ -356,34 +390,11 @@ class Controller:
                 self._memory.load(state['memory'])
             for link, kept in (state.get('links') or {}).items():
                 if kept:
-                    self._links[link] = self._new_link()
+                    self._links[link] = self._new_resource(link=True)
                     self._links[link].load(kept)
             if state.get('quota'):
                 self._quota.load(state['quota'])
+            self._contenders.load(state.get('contenders') or ())
         except saved_state.UNREADABLE:
             self._time_s = -math.inf
             self._forget(math.inf)
-
-
-def _regulate_cpu_set(tick: _Tick
-                      ) -> tuple[bool, frozenset[int], dict[str, Any]]:
-    """Whether no CPU is free, those that the background has, and facts."""
-    every = cpu_pins.usable(tick.rates.topology)
-    allowed, _, pinned = cpu_pins.of(tick.foreground, every)
-    crowded = not allowed
-    why = (f'{len(every) - len(allowed)} of {len(every)} CPUs belong to '
-           f'pinned foreground workloads')
-    if crowded:
-        allowed = frozenset((max(every),))
-        why += ': one CPU, at the quota floor'
-    text = types.format_cpus(allowed)
-    if crowded or len(allowed) < len(every):
-        tick.caps += [types.Cap(group, types.Knob.CPU_SET, text, NAME, why)
-                      for group in groups(tick.background)]
-    return crowded, allowed, {'allowed': text, 'pinned': pinned}
-
-
-def groups(background: Iterable[types.WorkloadRates]) -> list[str]:
-    """The groups that ``cpu_idle`` and ``cpu_set`` are set on, each once."""
-    return list(dict.fromkeys(
-        rated[0].group or rated[0].id for rated in background))

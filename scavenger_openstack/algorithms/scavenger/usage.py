@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import math
 
+from scavenger_openstack.algorithms.max_min import split
 from scavenger_openstack.algorithms import sharing
 from scavenger_openstack.types import WorkloadRates
 
@@ -43,6 +45,67 @@ def binds(limit: float, rated: WorkloadRates, floor: float) -> bool:
         return False
     used = rated.memory_bytes
     return floor < own and (used is None or used > own)
+
+
+def memory_shares(budget: float, background: Sequence[WorkloadRates],
+                  used: Sequence[float | None], demands: Sequence[float],
+                  floors: Sequence[float]) -> list[float]:
+    """Share out a budget of memory in bytes.
+
+    Of a workload whose memory follows no limit, what it uses is gone, and of
+    one of which that is not known all that it may use: nothing is given to
+    others that it is to give back.  Source: DESIGN 7.6; this is ours.
+    """
+    weights = [rated[0].vcpus for rated in background]
+    shares = split(budget, demands, weights, floors)
+    kept = [low if not rated[0].memory_kept else max(
+        low, (rated[0].memory_allotment_bytes or 0.0) if use is None else use)
+        for rated, use, low in zip(background, used, floors, strict=True)]
+    if kept == list(floors):
+        return shares
+    return [share if rated[0].memory_kept else rest
+            for rated, share, rest in zip(
+                background, shares, split(budget, demands, weights, kept),
+                strict=True)]
+
+
+class MemoryWindow:
+    """What the background may have while the foreground's use is learnt.
+
+    Nothing is killed then, and all together may grow into half of what is
+    available when the window begins.  What each used then, or later, it may
+    have again.  Source: DESIGN 7.3.
+    """
+
+    __slots__ = ('_most', '_used')
+
+    def __init__(self) -> None:
+        self._most: float | None = None
+        self._used: dict[str, float] = {}
+
+    def shares(self, background: Sequence[WorkloadRates],
+               used: Sequence[float | None], floors: Sequence[float],
+               budget: float, *, growth: bool) -> list[float]:
+        """Return the most that each may have, in bytes.
+
+        :param budget: what the foreground leaves
+        :param growth: whether that is known, so that there is growth
+        """
+        least = [max(self._used.get(rated[0].id, 0.0), use or 0.0, low)
+                 for rated, use, low in zip(background, used, floors,
+                                            strict=True)]
+        self._used = {rated[0].id: share for rated, share in
+                      zip(background, least, strict=True)}
+        if not growth:
+            return least
+        total = math.fsum(use or 0.0 for use in used)
+        if self._most is None:
+            self._most = total + max(0.0, budget - total) / 2
+        if math.fsum(least) > budget:
+            return memory_shares(budget, background, used, least, floors)
+        return memory_shares(
+            max(min(self._most, budget), math.fsum(least)), background, used,
+            least, least)
 
 
 def foreground_rate(sent: float | None, background: float,
@@ -79,3 +142,9 @@ def by_link(workloads: Iterable[WorkloadRates],
         if link is not None:
             groups.setdefault(link, []).append(rated)
     return groups
+
+
+def groups(background: Iterable[WorkloadRates]) -> list[str]:
+    """The groups that ``cpu_idle`` and ``cpu_set`` are set on, each once."""
+    return list(dict.fromkeys(
+        rated[0].group or rated[0].id for rated in background))

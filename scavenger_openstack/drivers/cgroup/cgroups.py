@@ -30,6 +30,7 @@ from scavenger_openstack.drivers.cgroup import memory
 from scavenger_openstack.drivers.cgroup import own_limits
 from scavenger_openstack.drivers.kernel import cgroup_files
 from scavenger_openstack.drivers.kernel import cgroup_mounts
+from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack import errors
 from scavenger_openstack.knobs import DEFAULT_FLOORS
 from scavenger_openstack import log_once
@@ -105,8 +106,7 @@ class Cgroups:
         self._rules = knobs.rules(lambda: self._disks.now)
         self._opened = directories.Directories(self._mounts, root_dir)
         self._pressure = pressure
-        self._sources = cgroup_counters.sources(
-            self._mounts, self._disks.counted, pressure=pressure)
+        self._sources = self._find_sources()
         self._allotments = own_limits.Allotments(self._mounts,
                                                  self._rules)
         self._entries: dict[str, _Entry] = {}
@@ -211,11 +211,18 @@ class Cgroups:
             return other_disks
         self._parents.follow(self._mounts)
         self._opened.forget_controllers(changed)
-        self._sources = cgroup_counters.sources(
-            self._mounts, self._disks.counted, pressure=self._pressure)
+        self._sources = self._find_sources()
         for entry in self._entries.values():
-            entry.counters.follow(self._sources)
+            entry.counters.follow(self._sources[entry.workload.priority])
         return other_disks
+
+    def _find_sources(self) -> dict[types.Priority,
+                                    list[cgroup_counters.Source]]:
+        """Return the files to read of a workload of each priority."""
+        return {priority: cgroup_counters.sources(
+            self._mounts, self._disks.counted, pressure=self._pressure,
+            refaults=priority is types.Priority.BACKGROUND)
+            for priority in types.Priority}
 
     def _meet(self, fresh: Sequence[discovery.Child]) -> None:
         """Begin to measure new workloads.
@@ -228,8 +235,9 @@ class Cgroups:
         all_watched = True
         for child in fresh:
             try:
-                counters = cgroup_counters.Counters(self._sources, child.id,
-                                                    self._logged)
+                counters = cgroup_counters.Counters(
+                    self._sources[child.parent.priority], child.id,
+                    self._logged)
             except OSError as exc:
                 if self._logged.due('watched'):
                     LOG.warning('%s', cgroup_files.explain(
@@ -278,8 +286,8 @@ class Cgroups:
         self._opened.forget(name)
         self._allotments.forget(name)
 
-    def memory(self) -> tuple[int, int] | None:
-        """Total and available bytes of what plays the host's memory.
+    def memory(self) -> proc.Memory | None:
+        """Return the memory of what plays the host.
 
         ``None`` without a ``memory_root``, or when it cannot be read or has
         no limit (one warning).

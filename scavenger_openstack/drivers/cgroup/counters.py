@@ -46,8 +46,8 @@ US_PER_S = 1e6
 
 # Places in a workload's list of values, what others follow first.
 (CPU_S, THROTTLED_S, USED_BYTES, DROPPABLE_BYTES, IO_BYTES, IO_OPS,
- PSI_CPU_S, PSI_IO_S, PSI_MEMORY_S) = range(9)
-_PLACES = 9
+ PSI_CPU_S, PSI_IO_S, PSI_MEMORY_S, REFAULT_BYTES) = range(10)
+_PLACES = 10
 _COUNTED: Mapping[Knob, tuple[int, ...]] = {
     Knob.CPU_CORES: (CPU_S,), Knob.MEMORY_BYTES: (USED_BYTES, DROPPABLE_BYTES),
     Knob.IO_BYTES_PER_S: (IO_BYTES,), Knob.IO_OPS_PER_S: (IO_OPS,)}
@@ -120,6 +120,24 @@ def droppable_v2(data: bytes, values: Values) -> None:
         data, b'inactive_file ', b'active_file ', b'slab_reclaimable ')
 
 
+def page_cache_v1(data: bytes, values: Values) -> None:
+    """Parse v1 ``memory.stat``, of cgroups below, too."""
+    droppable_v1(data, values)
+    _refaults(data, b'total_workingset_refault_file ', values)
+
+
+def page_cache_v2(data: bytes, values: Values) -> None:
+    """Parse v2 ``memory.stat``."""
+    droppable_v2(data, values)
+    _refaults(data, b'workingset_refault_file ', values)
+
+
+def _refaults(data: bytes, key: bytes, values: Values) -> None:
+    """Kernels before 5.9 do not count those of files apart."""
+    values[REFAULT_BYTES] = (_PAGE * rows.number(data, key)
+                             if b'\n' + key in data else None)
+
+
 def psi(place: int) -> Parse:
     """A parser of the ``some`` line of a pressure file."""
     def parse(data: bytes, values: Values) -> None:
@@ -173,11 +191,13 @@ def io_stat(devices: Sequence[bytes]) -> Parse:
 
 
 def sources(mounts: Mapping[str, Mount], devices: Sequence[bytes], *,
-            pressure: bool = True) -> list[Source]:
+            pressure: bool = True, refaults: bool = False) -> list[Source]:
     """The files that tell about a workload on this host.
 
     :param devices: ``major:minor`` of the disks to count; may change later
     :param pressure: read the three PSI files, too
+    :param refaults: how much page cache was read again, too; v1 tells in a
+        file that costs twice as much
     """
     present: list[Source] = []
 
@@ -198,11 +218,16 @@ def sources(mounts: Mapping[str, Mount], devices: Sequence[bytes], *,
         add('unified', 2, cpu_stat_us, (CPU_S, THROTTLED_S), 'cpu.stat')
     # What neither runs nor changes in size does not change what it holds.
     add('memory', 1, used_bytes, (USED_BYTES,), 'memory.usage_in_bytes')
-    add('memory', 1, droppable_v1, (DROPPABLE_BYTES,), 'memory.numa_stat',
-        'memory.stat', follows=(CPU_S, USED_BYTES))
     add('memory', 2, used_bytes, (USED_BYTES,), 'memory.current')
-    add('memory', 2, droppable_v2, (DROPPABLE_BYTES,), 'memory.stat',
-        follows=(CPU_S, USED_BYTES))
+    if refaults:
+        for version, parse in (1, page_cache_v1), (2, page_cache_v2):
+            add('memory', version, parse, (DROPPABLE_BYTES, REFAULT_BYTES),
+                'memory.stat', follows=(CPU_S, USED_BYTES))
+    else:
+        add('memory', 1, droppable_v1, (DROPPABLE_BYTES,),
+            'memory.numa_stat', 'memory.stat', follows=(CPU_S, USED_BYTES))
+        add('memory', 2, droppable_v2, (DROPPABLE_BYTES,), 'memory.stat',
+            follows=(CPU_S, USED_BYTES))
     add('blkio', 1, throttle_totals(IO_BYTES, devices), (IO_BYTES,),
         'blkio.throttle.io_service_bytes_recursive',
         'blkio.throttle.io_service_bytes', off=b'Total')
@@ -429,13 +454,14 @@ class Counters:
         if last is not None and last.workload is workload:
             return last
         (cpu_s, throttled_s, used, droppable, io_bytes, io_ops,
-         psi_cpu_s, psi_io_s, psi_memory_s) = values
+         psi_cpu_s, psi_io_s, psi_memory_s, refaults) = values
         memory = (None if used is None or droppable is None
                   else max(0, int(used - droppable)))
         self._last = WorkloadSample(
             workload, cpu_s, None, throttled_s, None, None, None, None, None,
             None, None, None, io_ops, io_bytes,  # type: ignore[arg-type]
-            None, None, psi_cpu_s, psi_io_s, psi_memory_s, memory)
+            None, None, psi_cpu_s, psi_io_s, psi_memory_s, memory,
+            droppable, refaults)  # type: ignore[arg-type]
         return self._last
 
     def close(self) -> None:

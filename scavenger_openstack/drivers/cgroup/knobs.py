@@ -241,8 +241,12 @@ def _write_memory_v1(d: CgroupDirectory, value: Value) -> None:
         d.write('memory.limit_in_bytes', str(limit))
     except OSError as exc:
         if exc.errno == errno.EBUSY:
-            raise _refused(d, limit,
-                           d.read_int('memory.usage_in_bytes')) from exc
+            use = d.read_int('memory.usage_in_bytes')
+            if use - memory.droppable_bytes(d) <= limit:
+                # Page cache that has to be written first: until the next
+                # tick tries again, there comes no more.
+                return d.put(Entry('memory.limit_in_bytes'), str(use))
+            raise _refused(d, limit, use) from exc
         if exc.errno == errno.EINVAL:
             # None above the one of memory and swap, which holds anyway.
             most = d.read_int('memory.memsw.limit_in_bytes')

@@ -11,14 +11,15 @@ from scavenger_openstack.drivers.cgroup import counters
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel.cgroup_files import NO_MEMORY_LIMIT
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
+from scavenger_openstack.drivers.kernel.proc import Memory
 from scavenger_openstack import errors
 from scavenger_openstack import log_once
 
 LOG = logging.getLogger(__name__)
 
 
-def host_memory(root: CgroupDirectory) -> tuple[int, int]:
-    """Total and available bytes of a cgroup that plays a host's memory.
+def host_memory(root: CgroupDirectory) -> Memory:
+    """Return the memory of a cgroup that plays a host.
 
     What is available is what is free and what could be dropped, as in the
     kernel's MemAvailable.
@@ -31,8 +32,12 @@ def host_memory(root: CgroupDirectory) -> tuple[int, int]:
     limit = root.read_int(limit_file)
     if limit < 0 or limit >= NO_MEMORY_LIMIT:
         raise errors.DriverError(f'{root.path}/{limit_file} sets no limit')
-    available = limit - root.read_int(use_file) + droppable_bytes(root)
-    return limit, max(0, min(limit, available))
+    free = limit - root.read_int(use_file)
+    values = _statistics(root)
+    refaults = values[counters.REFAULT_BYTES]
+    return Memory(
+        limit, max(0, min(limit, free + _droppable(values))),
+        max(0, min(limit, free)), None if refaults is None else int(refaults))
 
 
 def droppable_bytes(directory: CgroupDirectory) -> int:
@@ -40,15 +45,23 @@ def droppable_bytes(directory: CgroupDirectory) -> int:
 
     :raises DriverError: it cannot be read.
     """
+    return _droppable(_statistics(directory))
+
+
+def _droppable(values: counters.Values) -> int:
+    return int(values[counters.DROPPABLE_BYTES] or 0)
+
+
+def _statistics(directory: CgroupDirectory) -> counters.Values:
     values = counters.nothing()
-    parse = (counters.droppable_v1 if directory.version == 1
-             else counters.droppable_v2)
+    parse = (counters.page_cache_v1 if directory.version == 1
+             else counters.page_cache_v2)
     try:
         parse(b'\n' + directory.read('memory.stat').encode() + b'\n', values)
     except ValueError as exc:
         raise errors.DriverError(
             f'{directory.path}/memory.stat holds something unknown') from exc
-    return int(values[counters.DROPPABLE_BYTES] or 0)
+    return values
 
 
 class MemoryRoot:
@@ -63,9 +76,9 @@ class MemoryRoot:
         self._directory: CgroupDirectory | None = None
         self._logged = log_once.LogOnce()
 
-    def read(self) -> tuple[int, int] | None:
-        """Total and available bytes; ``None`` when it cannot be read or has
-        no limit (one warning)."""
+    def read(self) -> Memory | None:
+        """Return its memory; ``None`` when it cannot be read or has no limit
+        (one warning)."""
         try:
             if self._directory is None:
                 self._directory = self._open()

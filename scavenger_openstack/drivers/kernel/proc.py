@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import errno
 import logging
 import os
+from typing import NamedTuple
 from typing import TypeVar
 
 from scavenger_openstack.drivers import base
@@ -34,7 +35,21 @@ TOPOLOGY_TICKS = 3600
 
 _READ_SIZE = 65536
 _HZ = os.sysconf('SC_CLK_TCK')
+_PAGE = os.sysconf('SC_PAGE_SIZE')
 _COLUMNS = 4    # of a CPU that each kernel has: user, nice, system, idle
+
+
+class Memory(NamedTuple):
+    """The memory of a host in bytes; ``None`` for what is not known.
+
+    ``available`` is what is free and what could be dropped.  ``refaults``:
+    bytes of page cache that had been dropped and were read again, so far.
+    """
+
+    total: int | None = None
+    available: int | None = None
+    free: int | None = None
+    refaults: int | None = None
 
 
 def busy_s(data: bytes, hz: int = _HZ) -> dict[int, float]:
@@ -66,21 +81,29 @@ def busy_s(data: bytes, hz: int = _HZ) -> dict[int, float]:
     return by_cpu
 
 
-def total_and_available(data: bytes) -> tuple[int | None, int | None]:
-    """MemTotal and MemAvailable in bytes, from ``/proc/meminfo``; ``None``
-    for one that is missing.
+def sizes(data: bytes) -> Memory:
+    """Return MemTotal, MemAvailable and MemFree, from ``/proc/meminfo``.
 
-    :raises ValueError: both are.
+    :raises ValueError: it has neither of the first two.
     """
     amounts: list[int | None] = []
-    for key in (b'MemTotal:', b'MemAvailable:'):
+    for key in (b'MemTotal:', b'MemAvailable:', b'MemFree:'):
         try:
             amounts.append(BYTES_PER_KIB * rows.number(data, key))
         except ValueError:
             amounts.append(None)
-    if amounts == [None, None]:
+    if amounts[:2] == [None, None]:
         raise ValueError('none of its rows')
-    return amounts[0], amounts[1]
+    return Memory(*amounts)
+
+
+def refault_bytes(data: bytes) -> int:
+    """Return the page cache that was read again, from ``/proc/vmstat``;
+    kernels before 5.9 do not count it apart.
+
+    :raises ValueError: it is not counted.
+    """
+    return _PAGE * rows.number(data, b'workingset_refault_file ')
 
 
 def read_topology(root_dir: str = '/',
@@ -233,10 +256,10 @@ class Proc:
         """Seconds that each CPU has run something; empty when unknown."""
         return self._ask('/proc/stat', busy_s) or {}
 
-    def memory(self) -> tuple[int | None, int | None]:
-        """MemTotal and MemAvailable, in bytes; ``None`` when unknown."""
-        return (self._ask('/proc/meminfo', total_and_available)
-                or (None, None))
+    def memory(self) -> Memory:
+        """Return the memory of the host."""
+        return (self._ask('/proc/meminfo', sizes) or Memory())._replace(
+            refaults=self._ask('/proc/vmstat', refault_bytes))
 
     def close(self) -> None:
         """Close what is kept open."""

@@ -36,7 +36,7 @@ _NEWQDISC, _GETQDISC, _GETSTATS = 36, 38, 94
 _IFLA_IFNAME, _IFLA_MTU, _IFLA_LINKINFO, _IFLA_IFALIAS = 3, 4, 18, 20
 _IFLA_AF_SPEC, _IFLA_GROUP, _IFLA_EXT_MASK = 26, 27, 29
 _IFLA_INFO_KIND, _IFLA_INET6_ADDR_GEN_MODE, _IFLA_STATS_LINK_64 = 1, 8, 1
-_SKIP_STATS, _ADDR_GEN_MODE_NONE, _IFF_UP = 8, 1, 1
+_SKIP_STATS, _ADDR_GEN_MODE_NONE, _IFF_UP, _IFF_RUNNING = 8, 1, 1, 0x40
 _TCA_KIND, _TCA_OPTIONS = 1, 2
 _TBF_PARMS, _TBF_RATE64, _TBF_PRATE64 = 1, 4, 5
 _TBF_BURST, _TBF_PBURST = 6, 7
@@ -149,6 +149,14 @@ class Rtnetlink:
                 raise
             return False
         return True
+
+    def is_running(self, ifindex: int) -> bool:
+        """Return whether a device is up and, where it has such, has carrier.
+        """
+        answer = self.talk.ask(_GETLINK, 0, _LINK.pack(0, 0, ifindex, 0, 0)
+                               + _WITHOUT_STATS)
+        assert answer is not None
+        return bool(_LINK.unpack_from(answer)[3] & _IFF_RUNNING)
 
     def add_link(self, name: str, kind: str, group: int) -> None:
         """Make a device, down.

@@ -7,12 +7,14 @@
 A guest gives memory back in its own time, or not at all: without a driver,
 or because it needs what it has.  On the way its balloon is neither where it
 was nor where it has to be, so what is read back is where it goes to; what is
-missing is told apart from that.
+missing is told apart from that.  The guest itself reports how large its
+balloon is, so what QEMU holds is compared with that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Mapping
 import contextlib
 import dataclasses
 import logging
@@ -37,6 +39,17 @@ page now and then gives nothing back."""
 SILENT_S = 120.0
 """A balloon driver that has answered nothing for so long under a limit is
 logged: most guests have booted by then."""
+
+OVERHEAD_BYTES = 256 * BYTES_PER_MIB
+OVERHEAD_SHARE = 1 / 16
+EMULATED_BYTES = 1024 * BYTES_PER_MIB
+"""What QEMU may hold beside the memory of its guest: its own, a share of that
+of the guest, and without KVM the code that it translated."""
+
+STILL = f'its balloon has not moved for {STILL_S:.0f} s'
+SILENT = f'its balloon driver has not answered for {SILENT_S:.0f} s'
+HIDES = ('its guest reports that it gave memory back, and QEMU holds it still')
+"""What can be the matter with a guest that has more than its limit."""
 
 REPORTED_S = 3.0
 """QEMU tells of a balloon once a second: so long after a limit was removed,
@@ -69,15 +82,16 @@ def full(snapshot: Snapshot) -> Snapshot:
 
 
 class _Way:
-    """One balloon that is larger than it may be, and since when."""
+    """One guest that has more than it may, in the same ``state``, and since
+    when."""
 
-    __slots__ = ('answered', 'identity', 'since_s', 'size')
+    __slots__ = ('identity', 'since_s', 'size', 'state')
 
-    def __init__(self, snapshot: Snapshot, now_s: float, *, answered: bool
-                 ) -> None:
-        self.answered = answered
+    def __init__(self, snapshot: Snapshot, state: str, size: int,
+                 now_s: float) -> None:
+        self.state = state
         self.identity = snapshot.identity
-        self.size = snapshot.domain.balloon_bytes
+        self.size = size
         self.since_s = now_s
 
 
@@ -94,12 +108,16 @@ class _Run:
 
 
 class Balloons:
-    """Where each balloon goes to, and how long it has stood still."""
+    """Where each balloon goes to, and how long it has stood still.
+
+    :ivar kept: why the memory of a domain does not follow its limit, by UUID
+    """
 
     def __init__(self) -> None:
         self._ways: dict[str, _Way] = {}
         self._rising: dict[str, tuple[tuple[object, ...], int, float]] = {}
         self._runs: dict[str, _Run] = {}
+        self.kept: Mapping[str, str] = {}
         self._logged = log_once.LogOnce()
 
     def rises(self, uuid: str, identity: tuple[object, ...],
@@ -157,60 +175,75 @@ class Balloons:
             size = int(state.ours.value or 0)
         return snapshot if size is None else _with(snapshot, size)
 
-    def unmet(self, limits: Iterable[tuple[Snapshot, int]], now_s: float
-              ) -> dict[str, int]:
+    def unmet(self, limits: Iterable[tuple[Snapshot, int, int | None]],
+              now_s: float) -> dict[str, int]:
         """Bytes above the limit, by domain, of those that stand still.
 
         Only of a guest whose balloon driver has answered in this run, and
         :data:`STILL_S` after that at the earliest: one that boots, or has no
-        driver, is never paused for it, nor one that can give nothing back.
-        A paused guest gives nothing back:
+        driver, is never paused for it, nor one that can give nothing back,
+        or of which the balloon alone says that it did: the limits of those
+        do not hold (:attr:`kept`).  A paused guest gives nothing back:
         so it runs for as long as it was paused, and has another try.
 
-        :param limits: domains, and how many bytes each may have
+        :param limits: domains, how many bytes each may have, and how many
+            QEMU uses, ``None`` if that is not known
         """
         before, self._ways = self._ways, {}
-        by_uuid = {}
-        for snapshot, cap in limits:
+        by_uuid, kept = {}, {}
+        for snapshot, cap, used in limits:
             domain = snapshot.domain
             if domain.fixed_memory is not None:
                 continue
             answered = self.update(snapshot)
-            missing = domain.balloon_bytes - cap
+            size, least = domain.balloon_bytes, cap
+            state = STILL if answered else SILENT
+            if size <= cap and used is not None:
+                size, least, state = used, cap + overhead(domain), HIDES
+            missing = size - least
             if missing <= 0:
                 continue
             way = before.get(domain.uuid)
             if (way is None or way.identity != snapshot.identity
-                    or way.answered != answered):
-                way = _Way(snapshot, now_s, answered=answered)
-            elif way.size - domain.balloon_bytes >= MOVED * (way.size - cap):
-                way.size, way.since_s = domain.balloon_bytes, now_s
+                    or way.state != state):
+                way = _Way(snapshot, state, size, now_s)
+            elif way.size - size >= MOVED * (way.size - least):
+                way.size, way.since_s = size, now_s
             elif snapshot.paused and now_s - way.since_s >= 2 * STILL_S:
                 way.since_s = now_s
             self._ways[domain.uuid] = way
-            if now_s - way.since_s < (STILL_S if answered else SILENT_S):
+            if now_s - way.since_s < (SILENT_S if state == SILENT
+                                      else STILL_S):
                 continue
-            if answered:
+            if state == STILL:
                 by_uuid[domain.uuid] = missing
-            if self._logged.due(domain.uuid, (way.identity, answered)):
-                _warn(snapshot, missing, cap, answered=answered)
+            else:
+                kept[domain.uuid] = f'domain {domain.name}: {state}'
+            if self._logged.due(domain.uuid, (way.identity, state)):
+                _warn(snapshot, missing, cap, state)
+        self.kept = kept
         for uuid in before.keys() - self._ways.keys():
             self._logged.forget(uuid)
         return by_uuid
 
 
-def _warn(snapshot: Snapshot, missing: int, cap: int, *, answered: bool
-          ) -> None:
+def overhead(domain: xml.Domain) -> int:
+    """Return what QEMU may hold beside the memory of its guest, in bytes."""
+    return int(OVERHEAD_BYTES
+               + OVERHEAD_SHARE * domain.memory_allotment_bytes
+               + EMULATED_BYTES * (domain.virt_type != 'kvm'))
+
+
+def _warn(snapshot: Snapshot, missing: int, cap: int, state: str) -> None:
     domain = snapshot.domain
     LOG.warning(
         'domain %s (%s) has %.0f MiB more than its memory limit of %.0f MiB, '
         'and %s: see that its guest has the driver (virtio_balloon) and can '
         'spare them, or raise scavenger:floor_memory_mb of its flavor',
         domain.name, domain.uuid, missing / BYTES_PER_MIB,
-        cap / BYTES_PER_MIB,
-        f'its balloon has not moved for {STILL_S:.0f} s' if answered else
-        f'its balloon driver has not answered for {SILENT_S:.0f} s, so the '
-        'limit does not hold; the domain is not paused for it')
+        cap / BYTES_PER_MIB, state + (
+            '' if state == STILL else ', so the limit does not hold; the '
+            'domain is not paused for it'))
 
 
 def _with(snapshot: Snapshot, size: int) -> Snapshot:

@@ -14,6 +14,7 @@ record and no lease of ours has its limit removed.
 from __future__ import annotations
 
 from collections.abc import Mapping
+import dataclasses
 import logging
 import time
 
@@ -48,6 +49,7 @@ from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Value
+from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
 
 LOG = logging.getLogger(__name__)
@@ -136,6 +138,7 @@ class Domains:
                 continue
             if counters.plugged():
                 self._cache.changed(workload.id, False)
+            tracked.memory_bytes = sample.memory_bytes
             samples.append(sample)
         return tuple(samples)
 
@@ -156,7 +159,7 @@ class Domains:
         domain = snapshot.domain
         self._changed.add(uuid)
         self._balloons.update(snapshot)
-        workload = self._allowed.workload(snapshot)
+        workload = self._workload(snapshot)
         if tracked is not None and \
                 tracked.snapshot.identity == snapshot.identity:
             if workload != tracked.workload:
@@ -237,7 +240,7 @@ class Domains:
         """See :meth:`scavenger_openstack.drivers.base.Driver.allow`."""
         for uuid in self._allowed.want(instances) & self._tracked.keys():
             tracked = self._tracked[uuid]
-            tracked.workload = self._allowed.workload(tracked.snapshot)
+            tracked.workload = self._workload(tracked.snapshot)
             self.changes += 1
 
     def queue(self, workload: str, knob: Knob) -> str:
@@ -401,13 +404,27 @@ class Domains:
 
     def _unmet(self, held: Mapping[KnobKey, base.KnobState]
                ) -> dict[str, int]:
-        snapshots = self._cache.snapshots
-        return self._balloons.unmet(
-            [(snapshots[uuid], int(state.ours.value or 0))
+        snapshots, before = self._cache.snapshots, self._balloons.kept
+        unmet = self._balloons.unmet(
+            [(snapshots[uuid], int(state.ours.value or 0),
+              tracked.memory_bytes)
              for (uuid, knob), state in held.items()
              if knob is Knob.MEMORY_BYTES and state.ours is not None
+             and (tracked := self._tracked.get(uuid)) is not None
              and uuid in snapshots and self._is_ours(snapshots[uuid], knob)],
             time.monotonic())
+        for uuid in before.keys() ^ self._balloons.kept.keys():
+            if (changed := self._tracked.get(uuid)) is not None:
+                changed.workload = self._workload(changed.snapshot)
+                self.changes += 1
+        return unmet
+
+    def _workload(self, snapshot: Snapshot) -> Workload:
+        """The domain in the words of the controllers."""
+        workload = self._allowed.workload(snapshot)
+        kept = self._balloons.kept.get(workload.id)
+        return (workload if kept is None
+                else dataclasses.replace(workload, memory_kept=kept))
 
     def close(self) -> None:
         """Close what is kept open."""

@@ -143,19 +143,14 @@ def for_libvirt(values: Values, no_quota_us: int) -> dict[str, str]:
 # --- memory
 
 def _balloon_values(snapshot: Snapshot) -> dict[str, str]:
-    domain = snapshot.domain
-    if domain.fixed_memory is not None:
-        raise errors.Unsupported(
-            f'domain {domain.name} has {domain.fixed_memory}: it can give no '
-            'memory back, so its memory is not limited')
+    if snapshot.domain.memory_kept:
+        raise errors.Unsupported(snapshot.domain.memory_kept)
     return _balloon(snapshot)
 
 
 def _balloon(snapshot: Snapshot) -> dict[str, str]:
     if not snapshot.domain.has_balloon:
-        raise errors.Unsupported(
-            f'domain {snapshot.domain.name} has no balloon: its memory cannot '
-            'be limited')
+        raise errors.Unsupported(snapshot.domain.memory_kept)
     return {'balloon_kib': str(snapshot.domain.balloon_bytes // BYTES_PER_KIB)}
 
 

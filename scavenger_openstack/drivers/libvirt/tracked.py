@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import dataclasses
 import math
 
+from scavenger_openstack.drivers.kernel import disk_places
 from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.drivers.libvirt.domain_cache import Snapshot
 from scavenger_openstack.drivers.libvirt import file_knobs
@@ -26,9 +27,10 @@ TICKS_PER_S = 100       # USER_HZ, of Linux on all machines that run libvirt
 
 
 class TrackedDomain:
-    """A domain, and the descriptors that are kept for it."""
+    """A domain, the descriptors that are kept for it, and the memory that it
+    used at the last look."""
 
-    __slots__ = ('counters', 'files', 'snapshot', 'workload')
+    __slots__ = ('counters', 'files', 'memory_bytes', 'snapshot', 'workload')
 
     def __init__(self, snapshot: Snapshot, workload: Workload,
                  counters: domain_counters.DomainCounters,
@@ -37,6 +39,7 @@ class TrackedDomain:
         self.workload = workload
         self.counters = counters
         self.files = files
+        self.memory_bytes: int | None = None
 
 
 class Allowed:
@@ -84,7 +87,11 @@ class Allowed:
     def workload(self, snapshot: Snapshot) -> Workload:
         """The domain in the words of the controllers."""
         domain = snapshot.domain
-        workload = domain.workload(created_s=snapshot.started / TICKS_PER_S)
+        workload = dataclasses.replace(
+            domain.workload(created_s=snapshot.started / TICKS_PER_S),
+            disks=tuple(dict.fromkeys(
+                place for disk in domain.disks
+                for place in disk_places.of(disk.path, self._root_dir))))
         if domain.whole_cores and workload.dedicated_cpus:
             workload = dataclasses.replace(
                 workload, dedicated_cpus=frozenset().union(

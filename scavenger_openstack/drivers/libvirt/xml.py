@@ -64,11 +64,13 @@ class Disk(NamedTuple):
     """One disk, and those of its ``iotune`` limits that are not 0.
 
     ``group``: the disks of the domain with this name share their limits.
+    ``path``: the file or device of the host that it is, '' for others.
     """
 
     target: str
     iotune: Mapping[str, int]
     group: str | None = None
+    path: str = ''
 
     def family(self, what: str) -> str | None:
         """Return whether the limit on ``bytes`` or ``iops`` is a ``total`` or
@@ -152,6 +154,16 @@ class Domain:
         """Return whether the domain has CPUs to itself."""
         return self.dedicated_cpus is not None
 
+    @property
+    def memory_kept(self) -> str:
+        """Return why its memory cannot be limited; '' when it can."""
+        if self.fixed_memory is not None:
+            return (f'domain {self.name} has {self.fixed_memory}: it can give '
+                    'no memory back, so its memory is not limited')
+        return '' if self.has_balloon else (
+            f'domain {self.name} has no balloon: its memory cannot be '
+            'limited')
+
     def workload(self, *, created_s: float) -> Workload:
         """The domain in the words of the controllers."""
         return Workload(
@@ -163,7 +175,7 @@ class Domain:
             dedicated_cpus=self.dedicated_cpus or frozenset(),
             disks=('',) * len(self.disks),  # a target is the guest's name
             interfaces=self.interfaces, created_s=created_s,
-            instance=self.uuid)
+            instance=self.uuid, memory_kept=self.memory_kept)
 
 
 def parse(text: str, floors: Mapping[Knob, float] = DEFAULT_FLOORS
@@ -287,7 +299,9 @@ def _disks(root: ElementTree.Element) -> Iterator[Disk]:
         yield Disk(name, {
             element.tag: limit for element in some(disk.find('iotune'), 64)
             if element.tag != 'group_name' and (limit := count(element.text))},
-            disk.findtext('iotune/group_name'))
+            disk.findtext('iotune/group_name'),
+            '' if source is None else source.get('file') or source.get(
+                'dev') or '')
 
 
 def _interface(element: ElementTree.Element) -> str | None:

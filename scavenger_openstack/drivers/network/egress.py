@@ -169,11 +169,15 @@ class Network:
         return by_workload
 
     def link_tx(self) -> dict[str, int]:
-        """Bytes sent so far over each shared link that is there."""
+        """Bytes sent so far over each shared link that is up.
+
+        That nothing leaves by a link that is down does not mean that the
+        foreground wants to send nothing.
+        """
         sent_bytes = {}
         for name in self._links:
             sent = self.tx_bytes(name)
-            if sent is not None:
+            if sent is not None and self._is_up(name):
                 sent_bytes[name] = sent
         return sent_bytes
 
@@ -235,6 +239,14 @@ class Network:
 
     def close(self) -> None:
         self._devices.close()
+
+    def _is_up(self, device: str) -> bool:
+        try:
+            namespace, links = self._devices.find(device)
+            return namespace.is_running(_only(links).ifindex)
+        except (OSError, errors.DriverError) as exc:
+            self._warn(device, self._devices.failure(device, exc))
+            return False
 
     def _interface(self, workload: str, knob: Knob) -> devices.Interface:
         if knob is not Knob.EGRESS_BYTES_PER_S:

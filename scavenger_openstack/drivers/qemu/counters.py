@@ -151,14 +151,14 @@ class DomainCounters:
             if not self._find_parts(vcpus):
                 return None
             vcpus.read()
-        cpu_s = own_s = memory = None
+        cpu_s = own_s = memory = droppable = refaults = None
         psi_cpu_s = psi_io_s = psi_memory_s = None
         if self._counters is not None:
             values = self._counters.read()
             if values is None:
                 return None
             (cpu_s, own_s, used, droppable, _, _,
-             psi_cpu_s, psi_io_s, psi_memory_s) = values
+             psi_cpu_s, psi_io_s, psi_memory_s, refaults) = values
             if used is not None and droppable is not None:
                 memory = max(0, int(used - droppable))
         else:
@@ -174,7 +174,8 @@ class DomainCounters:
             vcpus.delay_s,
             vcpus.throttled(own_s),
             None, None, None, None, None, None, None, *blocks,
-            sent, received, psi_cpu_s, psi_io_s, psi_memory_s, memory)
+            sent, received, psi_cpu_s, psi_io_s, psi_memory_s, memory,
+            droppable, refaults)  # type: ignore[arg-type]
 
     def _find_parts(self, vcpus: Vcpus) -> bool:
         """Find the vCPUs and taps; return false if the process is gone."""

@@ -102,7 +102,7 @@ def sources(place: DomainCgroup, *, pressure: bool) -> list[Source]:
     since libvirt counts more of disks."""
     mounts = {name: mount for name, mount in place.above.items()
               if name != 'blkio'}
-    files = counters.sources(mounts, (), pressure=pressure)
+    files = counters.sources(mounts, (), pressure=pressure, refaults=True)
     unified = mounts.get('unified')
     if unified is not None and all(CPU_S not in source.fields
                                    for source in files):

@@ -262,9 +262,12 @@ class TestSample(CgroupsCase):
                         str(200 * MIB))
         driver = self.driver('a', memory_root=self.tree.name)
         self.up(HOLD.format(size=50 * MIB), '/bg/a')
-        total, available = driver.memory() or (0, 0)
-        self.assertEqual(200 * MIB, total)
-        self.assertTrue(130 * MIB < available < 150 * MIB, available)
+        found = driver.memory()
+        assert found is not None
+        self.assertEqual(200 * MIB, found.total)
+        assert found.available is not None and found.free is not None
+        self.assertTrue(130 * MIB < found.available < 150 * MIB, found)
+        self.assertTrue(100 * MIB < found.free <= found.available, found)
         self.assertIsNone(self.driver().memory())
 
     def test_memory_root_without_a_limit(self) -> None:

@@ -176,6 +176,19 @@ class NetworkTestCase(base.FunctionalTestCase):
         self.assertThat(sent, matchers.MatchesAll(
             matchers.GreaterThan(104199), matchers.LessThan(106000)))
 
+    def test_a_link_that_is_down_sends_an_unknown_amount(self):
+        """Not nothing: a limit on it stays what it is, too."""
+        self.assertEqual(1e6, self.driver.write(JOB, RATE, 1e6))
+        for where, device in ((self.wire.far, 'scv1'),
+                              (self.wire.near, 'scv0')):
+            namespaces.run('ip', '-n', where, 'link', 'set', device, 'down')
+            self.assertEqual({}, self.driver.link_tx())
+            self.assertEqual({self.wire.device: 25e6},
+                             self.driver.capacities())
+            self.assertEqual(1e6, self.driver.read(JOB, RATE))
+            namespaces.run('ip', '-n', where, 'link', 'set', device, 'up')
+            self.assertEqual({self.wire.device}, self.driver.link_tx().keys())
+
     def test_nothing_stays_open(self):
         with descriptors.given_back() as opened:
             driver = egress.Network({self.wire.device: 1e6}, {})

@@ -101,10 +101,10 @@ class SimulateTest(testtools.TestCase):
         lines = out.splitlines()
         self.assertTrue(lines[0].startswith('cpu-antagonist: '))
         self.assertEqual(
-            ['none', 'static', 'scavenger', 'perfiso', 'cpi2', 'perfcloud',
-             'ours', 'oracle'], [line.split()[0] for line in lines[3:11]])
-        self.assertIn('n/a', lines[6])
-        self.assertIn('2 seeds', lines[12])
+            ['none', 'static', 'scavenger_strict', 'perfiso', 'cpi2',
+             'perfcloud', 'scavenger', 'io_shares', 'attribution', 'ours',
+             'oracle'], [line.split()[0] for line in lines[3:14]])
+        self.assertIn('2 seeds', lines[15])
 
     @tiers.only_in_all('one process gives the same in the gate')
     def test_the_same_with_any_number_of_processes(self) -> None:

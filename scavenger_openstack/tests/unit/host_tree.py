@@ -21,7 +21,8 @@ FILES = {
     'memory.stat': f'anon {50 * MIB}\nfile {30 * MIB}\nkernel {10 * MIB}\n'
                    f'inactive_anon {50 * MIB}\nactive_anon 0\n'
                    f'inactive_file {20 * MIB}\nactive_file {10 * MIB}\n'
-                   f'slab_reclaimable {5 * MIB}\nslab {6 * MIB}',
+                   f'slab_reclaimable {5 * MIB}\nslab {6 * MIB}\n'
+                   f'workingset_refault_anon 7\nworkingset_refault_file 2',
     'io.max': '', 'io.stat': ''}
 
 
@@ -39,7 +40,9 @@ class Host(cpusets.Host):
         super()._setUp()
         self.put('sys/fs/cgroup/cgroup.controllers', 'cpuset cpu memory io')
         self.put('proc/meminfo', 'MemTotal: 4194304 kB\n'
+                                 'MemFree: 2097152 kB\n'
                                  'MemAvailable: 3145728 kB')
+        self.put('proc/vmstat', 'workingset_refault_file 0')
         # What mountinfo says of a tree that is mounted.
         mount = str(self.top), 'cgroup2', self.top.stat().st_dev
         self.useFixture(fixtures.MonkeyPatch(

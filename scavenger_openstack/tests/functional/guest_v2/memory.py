@@ -85,8 +85,8 @@ class Memory(tree.GuestTestCase):
         self.tree.run('/batch/a', tree.hold(16 * MIB, 32 * MIB))
         found = self.driver(memory_root=self.tree.name).memory()
         assert found is not None
-        self.assertEqual(200 * MIB, found[0])
-        self.assertBetween(170 * MIB, found[1], 184 * MIB)
+        self.assertEqual((200 * MIB, 0), (found.total, found.refaults))
+        self.assertBetween(170 * MIB, found.available, 184 * MIB)
 
 
 class Paused(tree.GuestTestCase):

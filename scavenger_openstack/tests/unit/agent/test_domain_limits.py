@@ -13,6 +13,7 @@ import fixtures
 
 from scavenger_openstack.agent.apply import actuator
 from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers.libvirt import balloon
 from scavenger_openstack.drivers.libvirt import metadata
 from scavenger_openstack import errors
 from scavenger_openstack.restore import cgroup
@@ -335,6 +336,27 @@ class Balloon(LimitsTestCase):
                 self.assertEqual([], self.tick((MEMORY, 2**29)).problems)
         self.assertNotIn('another program', self.logs.output)
         self.assertEqual(2**30, self.leases.held()[MEMORY].original.value)
+
+    def test_one_that_hides_what_it_has(self) -> None:
+        """It is not paused, and nothing is given to others for it."""
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.drivers.libvirt.balloon.STILL_S', 0.0))
+        driver = self.libvirtd.driver
+        self.tick((MEMORY, 2**29))
+        self.told(2**19 - 4)
+        driver.sample()
+        domain, = driver._tracked.values()
+        domain.memory_bytes = 3 * 2**30
+        changes = driver.changes
+        for _ in range(2):
+            self.assertEqual({}, driver.refresh(self.leases.held()).unmet)
+            self.assertEqual(changes + 1, driver.changes)
+        vm, = driver.sample()
+        self.assertIn(balloon.HIDES, vm.workload.memory_kept)
+        # By now it uses what its process does.
+        driver.refresh(self.leases.held())
+        vm, = driver.sample()
+        self.assertEqual('', vm.workload.memory_kept)
 
     def test_one_above_the_ram_is_none(self) -> None:
         """It was written in each tick, and shown, and held nothing."""

@@ -38,7 +38,7 @@ MEMORY = Knob.MEMORY_BYTES
 EGRESS = Knob.EGRESS_BYTES_PER_S
 CORES = Knob.CPU_CORES
 SMALL = Params(memory_window_s=4.0, network_window_s=3.0, ipc_window_s=3.0,
-               memory_peak_s=8.0, network_peak_s=6.0)
+               memory_peak_s=8.0, network_peak_s=6.0, network_wait_s=0.0)
 """Windows of 4 and 3 samples, at one per second."""
 
 FLAT = {cpu: Cpu(cpu, 0, 0) for cpu in range(4)}
@@ -67,6 +67,7 @@ params = st.builds(
     memory_c=amounts(6.0), network_c=amounts(6.0), ipc_c=amounts(6.0),
     memory_window_s=st.sampled_from((2.0, 4.0, 5.0)),
     network_window_s=st.sampled_from((2.0, 3.0, 5.0)),
+    network_wait_s=st.sampled_from((0.0, 0.0005, 0.01)),
     ipc_window_s=st.sampled_from((2.0, 3.0, 5.0)),
     ipc_quota_increase_cores=st.floats(0.01, 2.0),
     ipc_quota_decrease_factor=st.floats(1.01, 8.0),
@@ -208,7 +209,8 @@ def weird_rates(draw: st.DrawFn) -> Rates:
         draw(ANY), draw(ANY), tuple(found), topology=draw(TOPOLOGIES),
         memory_total_bytes=draw(ANY), memory_available_bytes=draw(ANY),
         links={'eth0': draw(ANY)}, link_tx_bytes_per_s=draw(ANY_LINKS),
-        link_of={'va': 'eth0', 'vb': 'eth1', 'vc': 'eth0'})
+        link_of={'va': 'eth0', 'vb': 'eth1', 'vc': 'eth0'},
+        memory_free_bytes=draw(ANY), refault_bytes_per_s=draw(ANY))
 
 
 @st.composite
@@ -252,7 +254,7 @@ def example_look() -> Rates:
 
 
 COUNTERS = tuple(name for name in WorkloadSample._fields if name not in (
-    'workload', 'memory_bytes', 'caps_in_force'))
+    'workload', 'memory_bytes', 'page_cache_bytes', 'caps_in_force'))
 
 
 @st.composite

@@ -175,8 +175,7 @@ class RecordTest(Simulated):
         judged = self.judged(TEXT.replace('threads: 6', 'threads: 1'
                                          ).replace('weight: 4',
                                                    'weight: 0.1'))
-        self.assertEqual({'scenario': 'small', 'seed': 1, 'late': False},
-                         judged)
+        self.assertEqual({'scenario': 'small', 'seed': 1}, judged)
 
 
 class BackTest(Simulated):

@@ -30,7 +30,7 @@ ONE = Workload('/one', Priority.FOREGROUND, created_s=5.0)
 COUNT = st.one_of(st.integers(0, 20), st.integers(0, 2 ** 64))
 WEIRD = strategies.weird(COUNT)
 INTERVALS = st.floats(1e-6, 1e6)
-RATES = WorkloadRates._fields[2:-1]
+RATES = WorkloadRates._fields[2:-2]
 NEEDS = {
     'cpu_cores': ('cpu_s',),
     'cpi': ('ref_cycles', 'instructions', 'counter_enabled_s',
@@ -41,7 +41,8 @@ NEEDS = {
                          'counter_running_s'),
     'io_wait_s_per_op': ('io_wait_s', 'io_ops'),
     'io_bytes_per_s': ('io_bytes',), 'io_ops_per_s': ('io_ops',),
-    'net_tx_bytes_per_s': ('net_tx_bytes',)}
+    'net_tx_bytes_per_s': ('net_tx_bytes',),
+    'refault_bytes_per_s': ('refault_bytes',)}
 """Rate -> the counters that it is made of."""
 
 
@@ -81,7 +82,7 @@ class RatesProperties(testtools.TestCase):
         self.assertFalse(found.complete)
         self.assertEqual(0.0, found.interval_s)
         for one in found.workloads:
-            self.assertEqual([None] * len(RATES), list(one[2:-1]))
+            self.assertEqual([None] * len(RATES), list(one[2:-2]))
         self.assertEqual(set(), set(found.link_tx_bytes_per_s.values())
                          - {None})
 
@@ -183,7 +184,7 @@ class RatesProperties(testtools.TestCase):
         found = between(before, again)
         self.assertEqual(memory, found.memory_bytes)
         if created_s != ONE.created_s:
-            self.assertEqual([None] * len(RATES), list(found[2:-1]))
+            self.assertEqual([None] * len(RATES), list(found[2:-2]))
 
     @given(st.dictionaries(st.sampled_from('abc'), WEIRD),
            st.dictionaries(st.sampled_from('abc'), WEIRD), INTERVALS)

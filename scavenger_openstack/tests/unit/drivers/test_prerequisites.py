@@ -73,6 +73,30 @@ class TestPrerequisites(testtools.TestCase):
                 if 'no BPF' in line]
             self.assertEqual(count, len(missing), str(missing))
 
+    def test_memory_of_virtual_machines(self) -> None:
+        def vm(name: str, floor: float, kept: str = '',
+               priority: Priority = BACK) -> WorkloadSample:
+            return WorkloadSample(Workload(
+                name, priority, memory_allotment_bytes=2.0 ** 30,
+                floor={Knob.MEMORY_BYTES: floor}, memory_kept=kept))
+
+        for protect, domains, words in (
+                ([Resource.MEMORY], [vm('a', 2.0 ** 30), vm('b', 2.0 ** 30,
+                                                            'no balloon')],
+                 ['2 background VMs']),
+                ([Resource.MEMORY], [vm('a', 2.0 ** 20)], []),
+                ([Resource.MEMORY], [vm('a', 2.0 ** 20, 'no balloon'),
+                                     vm('b', 2.0 ** 20, 'silent'),
+                                     vm('c', 2.0 ** 30)],
+                 ['1 background VM ', 'no balloon', 'silent']),
+                ([Resource.MEMORY], [vm('a', 2.0 ** 30, 'no', FORE)], []),
+                ([Resource.CPU], [vm('a', 2.0 ** 30, 'no')], [])):
+            missing = [line for line in self.missing(protect, (), domains)
+                       if line.startswith('memory: ')]
+            self.assertEqual(len(words), len(missing), str(missing))
+            for word, line in zip(words, missing, strict=True):
+                self.assertIn(word, line)
+
     def test_counters_belong_to_the_cpus(self) -> None:
         batch, service = samples(BACK, '/b/a'), samples(FORE, '/s/f')
         for protect, cgroups, count in (

@@ -9,8 +9,14 @@ from typing import Any
 
 import testtools
 
+from scavenger_openstack.algorithms.perfiso import perfiso
+from scavenger_openstack.algorithms.scavenger import scavenger
+from scavenger_openstack import conf as conf_package
+from scavenger_openstack.conf import agent as conf_agent
 from scavenger_openstack import laboratory
 from scavenger_openstack.laboratory import bench
+from scavenger_openstack.laboratory import presets
+from scavenger_openstack.laboratory import score
 from scavenger_openstack.simulator.driver import GROUP
 from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.simulator import scenario
@@ -36,6 +42,22 @@ def means(outcome: bench.Outcome, one: scenario.Drawn) -> list[float]:
 
 
 class Policies(testtools.TestCase):
+
+    def test_page_cache_of_the_foreground(self) -> None:
+        """Background gets what is idle, and the foreground notices little."""
+        host = drawn('memory-antagonist', seed=3, duration_s=400.0)
+        alone, unmanaged = (bench.run(host, bench.POLICIES[name])
+                            for name in ('alone', 'none'))
+        with_rule, without = (score.score(
+            host, bench.run(host, bench.Policy(
+                preset=presets.DEFAULTS, only=('scavenger',), params={
+                    'scavenger': scavenger.Params(use_page_cache=is_used)})),
+            alone=alone, unmanaged=unmanaged) for is_used in (True, False))
+        assert with_rule.p99_ratio and without.p99_ratio
+        assert with_rule.work_ratio and without.work_ratio
+        self.assertLess(with_rule.p99_ratio, 1.1)
+        self.assertGreater(without.p99_ratio, 1.2)
+        self.assertGreater(with_rule.work_ratio, 0.85 * without.work_ratio)
 
     def test_alone_has_no_background(self) -> None:
         one = drawn('disk-antagonist', duration_s=200.0)
@@ -96,6 +118,21 @@ class Policies(testtools.TestCase):
                             bench.POLICIES['scavenger'])
         self.assertGreater(outcome.writes, 0)
         self.assertEqual(0, outcome.kills)
+
+    def test_ours_is_a_fresh_install(self) -> None:
+        """A controller that becomes a default one takes part by itself."""
+        conf = conf_package.of_preset()
+        controllers, fast_loop = bench.POLICIES['ours'].parts()
+        self.assertEqual(conf.agent.controllers, list(controllers))
+        for params in controllers.values():
+            self.assertEqual(type(params)(), params)
+        self.assertEqual(perfiso.Params(), fast_loop)
+
+    def test_each_controller_has_a_row(self) -> None:
+        for name in conf_agent.CONTROLLERS:
+            controllers, fast_loop = bench.POLICIES[name].parts()
+            self.assertEqual([name], list(controllers))
+            self.assertIsNone(fast_loop)
 
     def test_the_fast_loop_takes_cpus(self) -> None:
         one = drawn('bursts', duration_s=3.0, warmup_s=1.0)

@@ -68,14 +68,14 @@ class CsvTest(TableTestCase):
         [one] = rates.workloads
         self.assertEqual(
             (1.0, 0.5, 1.5, 0.01, 0.25, 1e6, 0.002, 2000.0, 12.0, 3000.0,
-             4096), one[1:])
+             None, None, 4096), one[1:])
         self.assertEqual(
             ('web', Priority.FOREGROUND, 'table', 'p', 'shop', 4.0, FLOOR),
             (one.workload.id, one.workload.priority, one.workload.source,
              one.workload.project, one.workload.application,
              one.workload.vcpus, one.workload.floor))
         [rates] = table.hosts['local'].rates(NOTHING)
-        self.assertEqual((None,) * 10, rates.workloads[0][2:])
+        self.assertEqual((None,) * 12, rates.workloads[0][2:])
         self.assertIs(Priority.BACKGROUND,
                       rates.workloads[0].workload.priority)
         self.assertTrue(rates.complete)

@@ -15,6 +15,7 @@ from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.simulator.load import Phase
 from scavenger_openstack.simulator.machine import Machine
 from scavenger_openstack.simulator.machine import Tenant
+from scavenger_openstack import types
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Resource
@@ -167,6 +168,37 @@ class Driver(testtools.TestCase):
         simulator.write('hog', Knob.MEMORY_BYTES, 5e9)
         simulator.advance(2)
         self.assertEqual((4e9, 1e9), (guest.memory_bytes, guest.file_bytes))
+
+    def test_what_is_read_again(self) -> None:
+        """A file server whose cache goes, beside one that streams."""
+        def play(size: float) -> tuple[types.HostSample, list[int]]:
+            simulator = Simulator(Machine(memory_bytes=32e9), [
+                Tenant(id='files', requests_per_s=50, cpu_s=0.002,
+                       file_ops=10, io_ops=1, file_bytes=8e9,
+                       memory_bytes=1e9, io_bytes=65536),
+                Tenant(id='stream', priority=Priority.BACKGROUND,
+                       queue_depth=1, io_bytes=65536, file_bytes=1e12,
+                       memory_bytes=1e9),
+                Tenant(id='eater', priority=Priority.BACKGROUND,
+                       memory_bytes=size, memory_growth_bytes_per_s=1e9)],
+                seed=1)
+            simulator.advance(60)
+            sample = simulator.sample()
+            again = {one.workload.id: one.refault_bytes or 0
+                     for one in sample.workloads}
+            return sample, [again['files'], again['stream']]
+
+        sample, (files, stream) = play(1e9)
+        self.assertEqual((0, 0, 0), (files, stream, sample.refault_bytes))
+        held = sum((one.memory_bytes or 0) + (one.page_cache_bytes or 0)
+                   for one in sample.workloads)
+        assert sample.memory_free_bytes is not None
+        self.assertAlmostEqual(32e9 - held, sample.memory_free_bytes, -1)
+        sample, (files, stream) = play(22e9)
+        # Half of its cache, of 50 x 10 operations a second.
+        self.assertTrue(150 < files / 50 / 65536 < 300, files)
+        self.assertEqual(0, stream)
+        self.assertEqual(files, sample.refault_bytes)
 
     def test_no_memory_beyond_a_limit(self) -> None:
         """Nor by phases; what is held already is not taken away."""

@@ -33,8 +33,8 @@ OPS = Knob.IO_OPS_PER_S
 A = Workload('/batch/a', Priority.BACKGROUND)
 B = Workload('/batch/b', Priority.BACKGROUND, vcpus=3.0)
 VM = Workload('vm', Priority.FOREGROUND)
-SMALL = Params(wait_window_s=4.0, wait_smoothing=1, deficit_window_s=2.0,
-               loosen_share=1.0)
+SMALL = Params(wait_tolerance=0.1, wait_window_s=4.0, wait_smoothing=1,
+               deficit_window_s=2.0, loosen_share=1.0)
 # Without a foreground the budget is just this.
 STATIC = dataclasses.replace(SMALL, max_ops_per_s=800.0)
 
@@ -331,7 +331,9 @@ class ForegroundTest(ControllerTest):
         self.assertIn('learning', found.caps[0].reason)
         # Reads and writes, on each of two disks.
         two = dataclasses.replace(A, disks=('vda', 'vdb'))
-        self.assertTrue(self.step(vm(), use(two, 40.0)).facts['quiet'])
+        found = self.step(vm(), use(two, 40.0)).facts['disks']
+        self.assertEqual([('vda', True), ('vdb', True)], [
+            (disk, facts['quiet']) for disk, facts in found.items()])
         self.assertFalse(self.step(vm(), use(A, 40.0)).facts['quiet'])
         self.assertFalse(self.step(vm(), use(A, None)).facts['quiet'])
 
@@ -382,8 +384,10 @@ class ForegroundTest(ControllerTest):
         kept = json.loads(json.dumps(self.controller.state()))
         for changes, rule in (({}, 'holding'), ({'saved_s': 99.0}, 'learning'),
                               ({'saved_s': 'x'}, 'learning'),
-                              ({'budget': {'total': 1}}, 'learning'),
-                              ({'budget': 7}, 'learning')):
+                              ({'best_waits': 7}, 'learning'),
+                              # What it waited at its best is still known.
+                              ({'disks': {'': {'total': 1}}}, 'holding'),
+                              ({'disks': 7}, 'holding')):
             controller = Controller(SMALL)
             controller.load({**kept, **changes}, self.now + 1)
             found = controller.step(self.now + 2, Rates(0.0, 1.0, (
@@ -393,9 +397,134 @@ class ForegroundTest(ControllerTest):
                 self.assertEqual(before.facts['budget_ops_per_s'],
                                  found.facts['budget_ops_per_s'])
 
+    def restart(self, after_s: float) -> None:
+        """Let another agent go on from the state of this one."""
+        kept = json.loads(json.dumps(self.controller.state()))
+        self.controller = Controller(self.controller.params)
+        self.now += after_s
+        self.controller.load(kept, self.now)
+
+    def test_a_restart_needs_no_quiet(self) -> None:
+        """However long ago: it is known what the foreground waits at best.
+        Neither does another of the same application."""
+        shop = dataclasses.replace(VM, project='p', application='shop')
+        other = dataclasses.replace(shop, id='other')
+        for workload in (shop, other):
+            for wait_ms, budget in ((1.02, 700.0), (1.3, 700 / 3)):
+                self.use(SMALL)
+                for _ in range(6):
+                    self.step(vm(workload=shop), use(A, 10.0))
+                self.restart(3600.0)
+                for _ in range(2):
+                    found = self.step(vm(wait_ms, workload=workload),
+                                      use(A, 700.0))
+                    if found.facts['verdict'] == 'shrink':
+                        break
+                self.assertEqual('holding', found.facts['rule'])
+                self.assertAlmostEqual(budget, min(
+                    700.0, found.facts['budget_ops_per_s']), delta=1)
+        # The best of a day, not longer.
+        self.restart(25 * 3600.0)
+        found = self.step(vm(workload=shop), use(A, 700.0))
+        self.assertEqual('learning', found.facts['rule'])
+
+    def test_background_without_counters_is_learnt_beside(self) -> None:
+        """It has its floor, so it does no more than that."""
+        rules = [self.step(vm(), use(A, None), use(B, 10.0)).facts['rule']
+                 for _ in range(12)]
+        ticks = self.controller.params.blind_ticks
+        self.assertEqual(['learning'] * (ticks + 4), rules[:ticks + 4])
+        self.assertEqual({'holding'}, set(rules[ticks + 4:]))
+
+    def test_a_foreground_that_reads_nothing(self) -> None:
+        """Where it never did, nothing is limited; where it did, the
+        background grows until it does again."""
+        for _ in range(9):
+            found = self.step(vm(None, 0.0), use(A, 900.0))
+            self.assertEqual(({}, 'off'), (caps(found), found.facts['rule']))
+        self.learn(A)
+        for _ in range(60):
+            limit = caps(self.step(vm(), use(A, 10.0)))[A.id]
+        for _ in range(60):
+            idle = caps(self.step(vm(None, 0.0), use(A, 1e4)))[A.id]
+        self.assertGreater(idle, 5 * limit)
+        self.assertLess(caps(self.step(vm(), use(A, 1e4)))[A.id], 2 * limit)
+
     def test_time_that_does_not_move_changes_nothing(self) -> None:
         self.learn(A)
         found = self.step(vm(), use(A, 10.0))
         rates = Rates(0.0, 1.0, (vm(9.0), use(A, 900.0)))
         for now in (self.now, self.now - 1, math.nan, math.inf):
             self.assertIs(found, self.controller.step(now, rates))
+
+
+class DisksTest(ControllerTest):
+    """A slow disk 8:0 and a fast one 8:16."""
+
+    SLOW = dataclasses.replace(VM, disks=('8:0',))
+    FAST = dataclasses.replace(VM, id='fast', disks=('8:16',))
+    ON_SLOW = dataclasses.replace(A, disks=('8:0',))
+    ON_FAST = dataclasses.replace(B, disks=('8:16',))
+
+    def see(self, slow_ms: float, fast_ms: float, *background: WorkloadRates
+            ) -> Decision:
+        return self.step(vm(slow_ms, workload=self.SLOW),
+                         vm(fast_ms, workload=self.FAST), *background)
+
+    def learn_both(self, *background: Workload) -> None:
+        for _ in range(5):
+            self.see(9.0, 0.1, *(use(one, 10.0) for one in background))
+        for _ in range(40):
+            self.see(9.0, 0.1, *(use(one, 400.0) for one in background))
+
+    def test_the_slow_one_costs_the_other_nothing(self) -> None:
+        self.learn_both(self.ON_SLOW, self.ON_FAST)
+        before = caps(self.see(9.0, 0.1, use(self.ON_SLOW, 400.0),
+                               use(self.ON_FAST, 400.0)))
+        found = self.see(20.0, 0.1, use(self.ON_SLOW, 400.0),
+                         use(self.ON_FAST, 400.0))
+        self.assertLess(caps(found)[A.id], before[A.id] / 2)
+        self.assertGreaterEqual(caps(found)[B.id], before[B.id])
+        self.assertEqual(('shrink', 'grow'), tuple(
+            found.facts['disks'][disk]['verdict'] for disk in ('8:0', '8:16')))
+        self.assertIn('disk 8:0: ', found.caps[0].reason)
+
+    def test_what_uses_both_has_the_tighter_limit(self) -> None:
+        both = dataclasses.replace(A, disks=('8:0', '8:16'))
+        unknown = dataclasses.replace(A, disks=('',))
+        for workload in (both, unknown, A):
+            for waits in ((20.0, 0.1), (9.0, 1.0)):
+                self.use(SMALL)
+                self.learn_both(workload, self.ON_FAST)
+                before = caps(self.see(9.0, 0.1, use(workload, 400.0),
+                                       use(self.ON_FAST, 400.0)))
+                found = caps(self.see(*waits, use(workload, 400.0),
+                                      use(self.ON_FAST, 400.0)))
+                self.assertLess(found[A.id], before[A.id] / 2, workload)
+
+    def test_a_foreground_of_which_the_disks_are_not_known(self) -> None:
+        self.learn_both(self.ON_SLOW, self.ON_FAST)
+        lost = vm(1.0, workload=dataclasses.replace(VM, id='lost'))
+        for _ in range(5):
+            self.step(lost, use(self.ON_SLOW, 10.0), use(self.ON_FAST, 10.0))
+        found = self.step(lost._replace(io_wait_s_per_op=0.003),
+                          use(self.ON_SLOW, 10.0), use(self.ON_FAST, 10.0))
+        self.assertEqual({A.id: 10.0, B.id: 10.0}, caps(found))
+
+    def test_a_disk_without_counters_beside_another(self) -> None:
+        """The rule is off for it, which the status says, and not the other."""
+        for _ in range(9):
+            found = self.step(vm(None, workload=self.SLOW),
+                              vm(0.1, workload=self.FAST),
+                              use(self.ON_SLOW, 900.0), use(self.ON_FAST, 9.0))
+        self.assertEqual({B.id}, caps(found).keys())
+        self.assertEqual(['off', 'holding'], [
+            found.facts['disks'][disk]['rule'] for disk in ('8:0', '8:16')])
+        self.assertIn('io_wait', found.facts['disks']['8:0']['why'])
+
+    def test_floors_that_do_not_fit_on_one(self) -> None:
+        self.use(dataclasses.replace(SMALL, max_ops_per_s=50.0))
+        big = dataclasses.replace(self.ON_SLOW, floor={OPS: 60.0})
+        found = self.see(9.0, 0.1, use(big, 60.0), use(self.ON_FAST, 9.0))
+        self.assertEqual(['io_ops_per_s 8:0'],
+                         [one.signal for one in found.incidents])

@@ -153,12 +153,19 @@ class LimitProperties(testtools.TestCase):
                     continue
                 if knob is EGRESS and seen['rule'] == 'learning':
                     self.assertEqual(least, total)
-                budget = CAPACITY[knob] - seen['upper']
+                budget = left = CAPACITY[knob] - seen['upper']
+                if knob is EGRESS and params.network_wait_s:
+                    # On a slow link 1 ms of it is a burst.
+                    busy = params.network_wait_s / (
+                        params.network_wait_s + 0.001)
+                    budget = max(left - (1 - busy) * CAPACITY[knob],
+                                 0.1 * max(0.0, left))
                 self.assertLessEqual(total, max(budget, least) + 1e-6)
                 if seen['rule'] == 'holding':
                     self.assertGreater(total, max(budget, least)
                                        - len(found) - 1e-6)
-                self.assertEqual(max(0.0, budget), seen['budget'])
+                self.assertAlmostEqual(max(0.0, budget), seen['budget'],
+                                       places=3)
 
     @given(strategies.params, strategies.curves(gaps=True),
            st.integers(0, 3000 * strategies.MIB))
@@ -213,18 +220,35 @@ class LimitProperties(testtools.TestCase):
     def test_no_growth_without_a_model(self, params: Params,
                                        curve: list[Look]) -> None:
         """Memory while learning or blind: nothing gets more than the most
-        that it has had since then."""
+        that it has had since then; while learning, all together get half of
+        what was available, too."""
         _, decisions = run(params, curve)
         most: dict[str, float] = {}
+        half: float | None = None
         for look, decision in zip(curve, decisions, strict=True):
-            if facts(decision, MEMORY)['rule'] not in ('learning', 'blind'):
+            rule = facts(decision, MEMORY)['rule']
+            if rule not in ('learning', 'blind'):
                 most.clear()
+                half = None
                 continue
-            for name, value in caps(decision, MEMORY).items():
-                one = limited(look, MEMORY)[name]
-                most[name] = max(most.get(name, 0.0), used(one, MEMORY))
-                self.assertLessEqual(
-                    value, max(most[name], floor(one.workload, MEMORY)))
+            limits = caps(decision, MEMORY)
+            there = limited(look, MEMORY)
+            if not there:
+                half = None
+            for name, one in there.items():
+                most[name] = max(most.get(name, 0.0), used(one, MEMORY),
+                                 floor(one.workload, MEMORY))
+            if rule == 'learning' and half is None and there:
+                total = sum(used(one, MEMORY) for one in there.values())
+                budget = facts(decision, MEMORY)['budget']
+                half = total + max(0.0, budget - total) / 2
+            least = sum(most[name] for name in there)
+            if rule == 'learning':
+                self.assertLessEqual(sum(limits.values()),
+                                     max(least, half or 0.0) + 1)
+            else:
+                for name, value in limits.items():
+                    self.assertLessEqual(value, most[name])
 
     @given(strategies.params, strategies.curves(gaps=True))
     def test_overcommitted_when_the_floors_do_not_fit(
@@ -237,7 +261,8 @@ class LimitProperties(testtools.TestCase):
                 knob for knob in KNOBS
                 if limited(look, knob)
                 and facts(decision, knob)['rule'] in ('learning', 'holding')
-                and floors(look, knob) > facts(decision, knob)['budget']}
+                and floors(look, knob) > max(
+                    0.0, CAPACITY[knob] - facts(decision, knob)['upper'])}
             self.assertEqual(
                 expected, {Knob(incident.signal.partition(' ')[0])
                            for incident in decision.incidents})

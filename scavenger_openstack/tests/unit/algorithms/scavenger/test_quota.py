@@ -126,6 +126,38 @@ class QuotaTest(testtools.TestCase):
         self.see(rate(ONE, 0.8))
         self.assertEqual('MINIMUM', quota.verdict.name)
 
+    def grow(self, ipc: float, used: float | None, ticks: int = 1
+             ) -> float | None:
+        for _ in range(ticks):
+            self.quota.observe([rate(ONE, ipc)], minimum=0.2, maximum=4.0,
+                               used=used)
+        return self.quota.cores
+
+    def test_what_rests_after_harm_meets_its_last_good_quota(self) -> None:
+        self.learn(ONE)
+        # Nothing is known against it so far.
+        self.assertAlmostEqual(2.2, self.grow(2.0, 0.0, 20) or 0)
+        self.assertAlmostEqual(1.1, self.grow(1.7, 2.0) or 0)
+        self.assertAlmostEqual(1.1, self.grow(2.0, 0.0, 30) or 0)
+        state = json.loads(json.dumps(self.quota.state()))
+        self.quota.load(state)
+        self.assertAlmostEqual(1.1, self.grow(2.0, 0.0, 3) or 0)
+        self.assertAlmostEqual(1.2, self.grow(2.0, 0.9) or 0)
+        self.assertAlmostEqual(1.2, self.grow(2.0, 0.9) or 0)
+
+    def test_up_to_what_was_harmless_it_grows_unused(self) -> None:
+        self.learn(ONE)
+        self.grow(2.0, 4.0, 30)
+        # A new phase: the minimum, and 1.6 is half of what was used.
+        self.assertEqual(0.2, self.grow(1.0, 3.2, 6))
+        self.assertAlmostEqual(1.6, self.grow(1.0, 0.0, 40) or 0)
+
+    def test_the_paper_grows_whatever_is_used(self) -> None:
+        self.learn(ONE)
+        self.grow(2.0, None, 20)
+        self.grow(1.7, None)
+        self.assertAlmostEqual(2.1, self.grow(2.0, None, 10) or 0)
+
     def test_phase_change_relearns_w_samples(self) -> None:
         self.learn(ONE)
         self.curve([0.3, 0.4, 0.5], *((rate(ONE, 2.0),) for _ in range(3)))

@@ -20,6 +20,7 @@ from scavenger_openstack.algorithms.scavenger.scavenger import Params
 from scavenger_openstack.algorithms.scavenger.scavenger import samples
 from scavenger_openstack.algorithms.scavenger.usage import foreground_memory
 from scavenger_openstack.algorithms.scavenger.usage import foreground_rate
+from scavenger_openstack.algorithms.scavenger.usage import memory_shares
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Knob
@@ -42,7 +43,7 @@ VM = Workload('vm', Priority.FOREGROUND, interfaces=('vf',),
               memory_allotment_bytes=2000.0 * MIB)
 # Windows of 4 and 3 samples, so that a curve fits on a screen.
 SMALL = Params(memory_window_s=4.0, network_window_s=3.0, ipc_window_s=3.0,
-               memory_peak_s=8.0, network_peak_s=6.0)
+               memory_peak_s=8.0, network_peak_s=6.0, network_wait_s=0.0)
 PAPER = dataclasses.replace(SMALL, reserve_rule=RESERVE_PAPER)
 
 
@@ -88,6 +89,24 @@ class EquationsTest(testtools.TestCase):
         self.assertTrue(math.isnan(
             foreground_memory(100, math.nan, 0.0) or 0.0))
         self.assertEqual(-math.inf, foreground_memory(100, math.inf, 0.0))
+
+    def test_memory_that_follows_no_limit_is_gone(self) -> None:
+        kept = dataclasses.replace(
+            VM, id='kept', priority=Priority.BACKGROUND, memory_kept='why')
+        other = dataclasses.replace(kept, id='other', memory_kept='')
+
+        def shares(first: Workload, used: float | None) -> list[float]:
+            rated = [use(first, used), use(A, 100)]
+            return memory_shares(1000.0, rated, [used, 100.0],
+                                 [used or 0.0, 500.0], [50.0, 50.0])
+
+        # One whose balloon answers gives back what the other can use.
+        self.assertEqual([500.0, 500.0], shares(other, 900.0))
+        # This one is asked for the same, and nothing is relied on.
+        self.assertEqual([500.0, 100.0], shares(kept, 900.0))
+        self.assertEqual([450.0, 550.0], shares(kept, 400.0))
+        # It may use all of its RAM.
+        self.assertEqual(50.0, shares(kept, None)[1])
 
     def test_foreground_rate(self) -> None:
         self.assertEqual(30.0, foreground_rate(50.0, 20.0))
@@ -151,14 +170,36 @@ class MemoryTest(testtools.TestCase):
             self.assertTrue(found.shortage_bytes < 6000 * MIB)
         self.assertEqual(0.0, self.step(foreground_mib=4000).shortage_bytes)
 
-    def test_growth_up_to_what_was_used(self) -> None:
-        # One that uses less may come back to what it had.
+    def test_growth_into_half_of_what_is_available(self) -> None:
+        """10000 - 4000 - 200 leave 5800, of which 1000 are used."""
+        found = self.step(use(A, 1000), foreground_mib=4000)
+        self.assertEqual([3400], self.mib(found, A))
+        # It does not grow into half of the rest again and again.
+        found = self.step(use(A, 3000), foreground_mib=4000)
+        self.assertEqual([3400], self.mib(found, A))
+        # What the foreground takes meanwhile is not the background's.
+        found = self.step(use(A, 1000), foreground_mib=6900)
+        self.assertEqual([2900], self.mib(found, A))
+
+    def test_one_that_uses_less_may_have_again_what_it_had(self) -> None:
+        self.step(use(A, 1000), foreground_mib=9000)
+        found = self.step(use(A, 500), foreground_mib=9000)
+        self.assertAlmostEqual(800, self.mib(found, A)[0])
+
+    def test_a_new_job_may_begin_whenever_it_comes(self) -> None:
+        """With more than its floor of 64 MiB while gigabytes are idle."""
         self.step(use(A, 1000), foreground_mib=4000)
-        found = self.step(use(A, 500), foreground_mib=4000)
-        self.assertEqual([1000], self.mib(found, A))
-        # One that could not be held at once is held where it is now.
-        found = self.step(use(A, 1200), foreground_mib=4000)
-        self.assertEqual([1200], self.mib(found, A))
+        found = self.step(use(A, 1000), use(B, 0), foreground_mib=4000)
+        self.assertEqual([1584, 1816], self.mib(found, A, B))
+        self.learn()
+        new = dataclasses.replace(B, id='/batch/new')
+        found = self.step(use(A, 1000), use(new, 0), foreground_mib=4000)
+        self.assertGreater(self.mib(found, new)[0], 2000)
+
+    def test_a_limit_that_could_not_be_set(self) -> None:
+        self.step(use(A, 1000), foreground_mib=8000)
+        found = self.step(use(A, 1700), foreground_mib=8000)
+        self.assertEqual([1700], self.mib(found, A))
 
     def test_learning_on_a_full_host(self) -> None:
         # 9000 + 200 are the foreground's: 800 for two that use 900.

@@ -705,7 +705,7 @@ class TestParsing(testtools.TestCase):
 
     def parse(self, parse: counters.Parse, text: str
               ) -> list[float | None]:
-        values: counters.Values = [None] * 9
+        values = counters.nothing()
         parse(text.encode(), values)
         return values
 
@@ -724,6 +724,21 @@ class TestParsing(testtools.TestCase):
             c.droppable_v1, 'inactive_file 1\nactive_file 2\n'
             'total_inactive_file 10\ntotal_active_file 20\n'
             'total_unevictable 0\n')[c.DROPPABLE_BYTES])
+
+    def test_page_cache(self) -> None:
+        c = counters
+        page = os.sysconf('SC_PAGE_SIZE')
+        both = c.DROPPABLE_BYTES, c.REFAULT_BYTES
+        v1 = ('workingset_refault_file 1\ntotal_workingset_refault_anon 9\n'
+              'total_workingset_refault_file 4\ntotal_inactive_file 10\n'
+              'total_active_file 20\n')
+        v2 = ('workingset_refault_anon 9\nworkingset_refault_file 4\n'
+              'inactive_file 10\nactive_file 15\nslab_reclaimable 5\n')
+        for parse, text in (c.page_cache_v1, v1), (c.page_cache_v2, v2):
+            values = self.parse(parse, text)
+            self.assertEqual([30, 4 * page], [values[at] for at in both])
+            values = self.parse(parse, text.replace('_refault_file', ''))
+            self.assertEqual([30, None], [values[at] for at in both])
 
     def test_v1_throttle_counts(self) -> None:
         c = counters

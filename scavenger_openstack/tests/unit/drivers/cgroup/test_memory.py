@@ -4,13 +4,21 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import pathlib
+
 import fixtures
 import testtools
 
+from scavenger_openstack.drivers.cgroup import knobs
 from scavenger_openstack.drivers.cgroup import memory
+from scavenger_openstack.drivers.kernel import cgroup_files
 from scavenger_openstack.drivers.kernel import cgroup_mounts
+from scavenger_openstack import errors
 from scavenger_openstack.tests.unit import host_tree
 from scavenger_openstack.tests.unit.host_tree import MIB
+from scavenger_openstack.types import Knob
 
 TOP = '/all'
 
@@ -31,7 +39,14 @@ class MemoryRootTest(testtools.TestCase):
         self.host.cgroup(TOP)
         self.host.write(TOP, 'memory.max', str(400 * MIB))
         used = 100 * MIB - (20 + 10 + 5) * MIB
-        self.assertEqual((400 * MIB, 400 * MIB - used), self.root().read())
+        page = os.sysconf('SC_PAGE_SIZE')
+        self.assertEqual((400 * MIB, 400 * MIB - used, 300 * MIB, 2 * page),
+                         self.root().read())
+        # Kernels before 5.9 do not count what was read again.
+        self.host.write(TOP, 'memory.stat', 'inactive_file 1')
+        found = self.root().read()
+        assert found is not None
+        self.assertIsNone(found.refaults)
 
     def test_one_that_comes_and_goes(self) -> None:
         root = self.root()
@@ -50,3 +65,35 @@ class MemoryRootTest(testtools.TestCase):
         self.host.put('proc/self/mounts', '')
         self.assertIsNone(self.root().read())
         self.assertIn('no memory controller', self.log.output)
+
+
+class _Busy(cgroup_files.CgroupDirectory):
+    """A cgroup of version 1 whose limit does not go below a size."""
+
+    least = 0
+
+    def write(self, file: str, text: str) -> None:
+        if int(text) < self.least:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+        super().write(file, text)
+
+
+class MemoryLimitTest(testtools.TestCase):
+
+    def test_what_v1_cannot_reclaim_at_once(self) -> None:
+        """Page cache that waits for the disk is no use of the workload."""
+        path = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        for name, text in (
+                ('memory.limit_in_bytes', '-1'),
+                ('memory.usage_in_bytes', f'{100 * MIB}'),
+                ('memory.stat', f'total_inactive_file {60 * MIB}\n'
+                                f'total_active_file {10 * MIB}')):
+            (path / name).write_text(f'{text}\n')
+        directory = _Busy(str(path), version=1)
+        directory.least = 80 * MIB
+        rule = knobs.rules(lambda: ())[Knob.MEMORY_BYTES, 1]
+        rule.write(directory, 40 * MIB, ())
+        self.assertEqual(100 * MIB, rule.read(directory, None))
+        exc = self.assertRaises(errors.Refused, rule.write, directory,
+                                20 * MIB, ())
+        self.assertEqual(80 * MIB, exc.unmet_bytes)

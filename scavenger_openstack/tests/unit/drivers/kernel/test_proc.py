@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+import os
 import pathlib
 
 import fixtures
@@ -51,9 +53,12 @@ class TestProc(testtools.TestCase):
         self.assertEqual(('b-1', 'AMD EPYC'), (host.boot_id, host.cpu_model))
         self.assertEqual({0: 2.67, 1: 1.69}, proc.busy_s(STAT.encode(), 100))
         self.assertEqual({0, 1}, set(host.cpu_busy_s()))
-        self.assertEqual((24684096 * 1024, 24375152 * 1024), host.memory())
+        self.put('proc/vmstat', 'nr_free_pages 1\nworkingset_refault_anon 9\n'
+                                'workingset_refault_file 3\n')
+        self.assertEqual((24684096 * 1024, 24375152 * 1024, 24435496 * 1024,
+                          3 * os.sysconf('SC_PAGE_SIZE')), host.memory())
         self.put('proc/meminfo', MEMINFO.replace('24375152', '1000'))
-        self.assertEqual((24684096 * 1024, 1000 * 1024), host.memory())
+        self.assertEqual(1000 * 1024, host.memory().available)
 
     def test_cpus_come_and_go(self) -> None:
         self.put('sys/devices/system/cpu/online', '0-3\n')
@@ -100,8 +105,11 @@ class TestProc(testtools.TestCase):
 
     def test_garbage_is_unknown_and_said_once(self) -> None:
         host = self.proc()
-        asked = {'proc/stat': (host.cpu_busy_s, {}),
-                 'proc/meminfo': (host.memory, (None, None))}
+        self.put('proc/vmstat', 'workingset_refault_file 3\n')
+        asked: dict[str, tuple[Callable[[], object], object]] = {
+            'proc/stat': (host.cpu_busy_s, {}),
+            'proc/meminfo': (lambda: host.memory()[:3], (None, None, None)),
+            'proc/vmstat': (lambda: host.memory().refaults, None)}
         for path, (ask, unknown) in asked.items():
             good = (self.root / path).read_text()
             for bad in ('', 'garbage', 'cpu0 x y\n', 'MemTotal: x kB\n'):
@@ -125,10 +133,10 @@ class TestProc(testtools.TestCase):
         self.assertEqual({3: .06}, proc.busy_s(b'cpu3 1 2 3 4\n', 100))
         self.put('proc/meminfo', MEMINFO.replace(
             'MemTotal:', 'Mem Total:') + 'MemTotalX: 5 kB\n')
-        self.assertEqual((None, 24375152 * 1024), host.memory())
+        self.assertEqual((None, 24375152 * 1024), host.memory()[:2])
         self.put('proc/meminfo', MEMINFO.replace(
             'MemAvailable:', 'Mem Available:'))
-        self.assertEqual((24684096 * 1024, None), host.memory())
+        self.assertEqual((24684096 * 1024, None), host.memory()[:2])
 
 
 class TestTopology(testtools.TestCase):

@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import fixtures
 import testtools
 
 from scavenger_openstack.drivers.libvirt.balloon import Balloons
+from scavenger_openstack.drivers.libvirt.balloon import HIDES
+from scavenger_openstack.drivers.libvirt.balloon import overhead
 from scavenger_openstack.drivers.libvirt.balloon import SILENT_S
 from scavenger_openstack.drivers.libvirt.balloon import STILL_S
 from scavenger_openstack.tests.unit.drivers.libvirt.seen_domains import seen
@@ -31,12 +35,13 @@ class Unmet(testtools.TestCase):
                 seen(more=f'<currentMemory>{kib}</currentMemory>'))
 
     def unmet(self, kib: int = 512, *, after_s: float = 1.0,
-              cap: int = CAP, paused: bool = False) -> int | None:
+              cap: int = CAP, paused: bool = False,
+              used: int | None = None) -> int | None:
         """What is missing after so many seconds more."""
         self.now_s += after_s
         one = seen(more=f'<currentMemory>{kib}</currentMemory>',
                    paused=paused)
-        return self.balloons.unmet([(one, cap)],
+        return self.balloons.unmet([(one, cap, used)],
                                    self.now_s).get(UUID)
 
     def test_who_does_not_move(self) -> None:
@@ -98,6 +103,44 @@ class Unmet(testtools.TestCase):
             'has not answered for 120 s'), self.log.output)
         self.assertIn('is not paused', self.log.output)
 
+    def test_one_that_never_answers_is_not_relied_on(self) -> None:
+        self.balloons = Balloons()
+        self.unmet()
+        self.unmet(after_s=SILENT_S - 1)
+        self.assertEqual({}, self.balloons.kept)
+        self.unmet()
+        self.assertEqual({UUID}, set(self.balloons.kept))
+        self.unmet(256)     # it has moved
+        self.assertEqual({}, self.balloons.kept)
+
+    def test_a_balloon_that_is_not_what_the_guest_reports(self) -> None:
+        most = CAP + overhead(seen().domain)
+        for used in (None, 0, most):
+            for _ in range(3):
+                self.assertIsNone(self.unmet(256, after_s=STILL_S, used=used))
+            self.assertEqual({}, self.balloons.kept)
+        lie = most + 100 * 2 ** 20
+        self.assertIsNone(self.unmet(256, used=lie))
+        self.assertIsNone(self.unmet(256, used=lie, after_s=STILL_S - 1))
+        self.assertEqual({}, self.balloons.kept)
+        for _ in range(3):      # it is not paused
+            self.assertIsNone(self.unmet(256, used=lie))
+            self.assertEqual([f'domain one: {HIDES}'],
+                             list(self.balloons.kept.values()))
+        self.assertEqual(1, self.log.output.count('has 100 MiB more'),
+                         self.log.output)
+        # QEMU gives memory back a while after the guest does.
+        for used in range(lie - 10 * 2 ** 20, most, -10 * 2 ** 20):
+            self.unmet(256, used=used, after_s=STILL_S - 1)
+            self.assertEqual({}, self.balloons.kept)
+
+    def test_what_qemu_needs_itself(self) -> None:
+        domain = seen().domain
+        kvm = overhead(domain)
+        self.assertEqual(256 * 2 ** 20 + 1024 * 1024 // 16, kvm)
+        self.assertEqual(kvm + 2 ** 30, overhead(
+            dataclasses.replace(domain, virt_type='qemu')))
+
     def test_memory_that_cannot_be_given_back(self) -> None:
         """A device was plugged in while the limit was in force."""
         one = seen(more='<currentMemory>512</currentMemory>',
@@ -105,7 +148,7 @@ class Unmet(testtools.TestCase):
         for _ in range(10):
             self.now_s += STILL_S
             self.assertEqual({}, self.balloons.unmet(
-                [(one, CAP)], self.now_s))
+                [(one, CAP, None)], self.now_s))
         self.assertEqual('', self.log.output)
 
     def test_a_new_run_has_not_answered(self) -> None:
@@ -115,10 +158,10 @@ class Unmet(testtools.TestCase):
         for _ in range(3):
             self.now_s += STILL_S
             self.assertEqual({}, self.balloons.unmet(
-                [(one, CAP)], self.now_s))
+                [(one, CAP, None)], self.now_s))
 
     def test_another_run_begins_again(self) -> None:
         self.unmet()
         one = seen()._replace(started=78)
         self.assertEqual({}, self.balloons.unmet(
-            [(one, CAP)], self.now_s + STILL_S))
+            [(one, CAP, None)], self.now_s + STILL_S))

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import dataclasses
+import pathlib
 
+import fixtures
 import testtools
 
 from scavenger_openstack.drivers.libvirt import tracked
+from scavenger_openstack.tests.unit.drivers.libvirt import seen_domains
 from scavenger_openstack.types import Floor
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
@@ -107,3 +110,30 @@ class AllowedTest(testtools.TestCase):
         self.priority()
         self.assertGreater(5, len(self.allowed._wanted)
                            + len(self.allowed._made))
+
+
+class DisksTest(testtools.TestCase):
+
+    def test_disks_are_those_of_the_host(self) -> None:
+        """Once each; a network disk is somewhere, an empty drive nowhere."""
+        root = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        (root / 'proc/self').mkdir(parents=True)
+        (root / 'proc/self/mountinfo').write_text(
+            '22 1 8:0 / / rw - ext4 /dev/sda rw\n'
+            '23 22 8:16 / /slow rw - ext4 /dev/sdb rw\n')
+        for number in ('8:0', '8:16'):
+            place = root / 'sys/dev/block' / number
+            place.mkdir(parents=True)
+            (place / 'dev').write_text(f'{number}\n')
+        allowed = tracked.Allowed(HOSTS, str(root))
+        for sources, wanted in (
+                (('file="/a"', 'file="/b"'), ('8:0',)),
+                (('file="/a"', 'file="/slow/b"'), ('8:0', '8:16')),
+                (('file="/slow/b"', 'protocol="rbd" name="volumes/x"'),
+                 ('8:16', '')),
+                (('pool="p" volume="v"',), ('',)), ((), ())):
+            workload = allowed.workload(seen_domains.seen(disks=''.join(
+                f'<disk><source {source}/><target dev="vd{letter}"/></disk>'
+                for source, letter in zip(sources, 'ab', strict=False))
+                + '<disk device="cdrom"><target dev="hda"/></disk>'))
+            self.assertEqual(wanted, workload.disks)

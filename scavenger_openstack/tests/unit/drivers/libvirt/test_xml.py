@@ -83,6 +83,8 @@ class TestDomain(testtools.TestCase):
         one = xml.parse(domain(
             devices="<memballoon model='none'/>"))
         self.assertFalse(one.has_balloon)
+        one = xml.parse(domain(devices="<memballoon model='virtio'/>"))
+        self.assertEqual('', one.workload(created_s=1.0).memory_kept)
 
     def test_memory_that_cannot_be_given_back(self) -> None:
         for rest, wanted in (
@@ -98,6 +100,8 @@ class TestDomain(testtools.TestCase):
                 ("<launchSecurity type='tdx'/>", "encrypted memory ('tdx')")):
             one = xml.parse(domain(devices='', rest=rest))
             self.assertEqual(wanted, one.fixed_memory, rest)
+            self.assertIn(wanted or 'no balloon',
+                          one.workload(created_s=1.0).memory_kept)
         for device, wanted in (
                 ("<hostdev mode='subsystem' type='pci'/>", 'hostdev pci'),
                 ("<hostdev mode='subsystem' type='mdev'/>", 'hostdev mdev'),

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+
+
+"""Page cache: background work has none that the foreground would use.
+
+Not in the papers.  To Scavenger's memory rule page cache is free memory, so
+background work may displace all of it, and a file server reads from disk.
+Here background work counts with its own cache, and may have
+
+* what it has, and what is free;
+* beyond that, of the cache of the foreground, a small step at a time, as long
+  as the foreground does not read from disk again what it had in the cache
+  (the kernel counts these pages: refaults);
+* while the foreground does, no more than it has, and less of its own cache in
+  each tick.  What it uses itself (``memory_bytes``) stays: only its cache can
+  be reclaimed.
+
+What the foreground reads again is all that the host does less what the
+background does, so daemons and unknown cgroups are protected, too.  A service
+whose files need more memory than there is reads again all the time, whatever
+the background has.  Such a rate is tolerated once it was measured while the
+background had given up all the cache that it could, and no more memory than
+when that was last measured: the background is not to blame then.
+
+Letters: R is what the foreground reads again, in bytes per second.
+
+Weird input: ``None``, NaN and infinite numbers are unknown.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import math
+import statistics
+from typing import Any
+from typing import NamedTuple
+
+from scavenger_openstack.algorithms.back_off import HoldTimes
+from scavenger_openstack.algorithms.back_off import Stay
+from scavenger_openstack.algorithms.max_min import split
+from scavenger_openstack.algorithms.scavenger.params import Params
+from scavenger_openstack.algorithms.signals import number
+from scavenger_openstack.types import Rates
+from scavenger_openstack.types import WorkloadRates
+
+MIB = 2.0 ** 20
+
+RunKey = tuple[str, float]
+
+SMOOTHING = 3
+"""Samples of R whose mean is judged: a burst is no shortage."""
+
+SETTLED = 30
+"""Samples of R, all taken while the background had the least, that make what
+is usual."""
+
+DEVIATIONS = 2.0
+"""Standard deviations by which a mean may be above that of the usual."""
+
+PATIENCE = 1800
+"""After so many of them what is usual is learnt, however much the background
+has: it would stand still for ever beside a new service that never rests."""
+
+SHORT_FACTOR = 2.0
+"""While more than so many times the headroom is free, nothing was dropped for
+want of memory: a cgroup met a limit of its own, or its cache fills again."""
+
+STEP_TICKS = 5
+"""Ticks from one step into the cache of the foreground to the next: what was
+dropped is missed when it is needed again."""
+
+CUT_SHARE = 0.1
+"""Part of its own cache that a background workload loses per tick."""
+
+LEAST_CACHE = 32.0 * MIB
+"""A workload keeps so much cache: the text of its programs, mostly."""
+
+GROWTH = 0.05
+"""What a workload uses may grow by this share when its limit falls to that:
+growing further would end its processes on cgroup v1."""
+
+SAME = 0.02
+"""Limits and amounts that differ by less are the same."""
+
+HOLD = HoldTimes(60.0, 900.0)
+"""For how long the background does not grow after the foreground suffered."""
+
+
+class Held(NamedTuple):
+    """What one background workload has, in bytes.
+
+    ``low`` is what it keeps in any case.
+    """
+
+    key: RunKey
+    used: float
+    cache: float
+    weight: float
+    low: float
+
+    @property
+    def total(self) -> float:
+        return self.used + self.cache
+
+
+def foreground_refaults(rates: Rates, background: Iterable[WorkloadRates]
+                        ) -> float | None:
+    """R: what the host reads again, less what the background does.
+
+    A workload of which that is not known, as a new one, counts as the
+    foreground: this protects more.  ``None``: the host does not tell.
+    """
+    whole = number(rates.refault_bytes_per_s)
+    if whole is None:
+        return None
+    return max(0.0, whole - math.fsum(
+        number(rated.refault_bytes_per_s) or 0.0 for rated in background))
+
+
+class PageCache:
+    """The rule over one host.  It remembers, nothing else.
+
+    :ivar params: may be replaced; what was learnt stays
+    """
+
+    def __init__(self, params: Params) -> None:
+        self.params = params
+        self._rates: collections.deque[float] = collections.deque(
+            maxlen=SETTLED)
+        self._limits: dict[RunKey, float] = {}
+        self._hold = Stay(HOLD)
+        self._usual: tuple[float, float] | None = None
+        self._least_ticks = self._step_ticks = 0
+        self._granted = 0.0
+        self._facts: dict[str, Any] = {}
+
+    def facts(self) -> dict[str, Any]:
+        """The numbers of the last step; plain JSON values."""
+        return self._facts
+
+    def step(self, now: float, rates: Rates,
+             background: Sequence[WorkloadRates], floors: Sequence[float]
+             ) -> list[float] | None:
+        """Return the most that each background workload may have, its own
+        cache included, in bytes; ``None``: there is no rule.
+
+        While R is missing, nobody grows.
+        """
+        total = number(rates.memory_total_bytes)
+        free = number(rates.memory_free_bytes)
+        refaults = foreground_refaults(rates, background)
+        if refaults is not None:
+            self._rates.append(refaults)
+        if not total or free is None or not self._rates:
+            self._limits = {}
+            self._facts = {'rule': 'off', 'why': 'not measurable here'}
+            return None
+        every = [_held(rated, low)
+                 for rated, low in zip(background, floors, strict=True)]
+        uses = math.fsum(held.total for held in every)
+        recent = [*self._rates][-SMOOTHING:]
+        rate = math.fsum(recent) / SMOOTHING
+        headroom = self.params.min_headroom * total
+        is_short = free < SHORT_FACTOR * headroom
+        suffers = (is_short and len(recent) == SMOOTHING
+                   and rate > self.tolerated)
+        if suffers:
+            self._hold.want(now)
+            self._cut(every)
+            self._learn(uses)
+        else:
+            self._least_ticks = 0
+            if self._hold.release(now) or refaults is None:
+                self._cut(every, 0.0)
+            else:
+                self._grow(every, uses, max(0.0, free - headroom),
+                           self.params.page_cache_step * total)
+        self._facts = {
+            'rule': ('cutting' if suffers else 'holding' if self._hold.on
+                     else 'blind' if refaults is None else 'growing'),
+            'refault_bytes_per_s': rate, 'tolerated': self.tolerated,
+            'free': free, 'used': uses,
+            'cache': math.fsum(held.cache for held in every),
+            'limit': math.fsum(self._limits.values())}
+        return [self._limits[held.key] for held in every]
+
+    @property
+    def tolerated(self) -> float:
+        """R that is no harm: the tolerance above what is usual."""
+        usual = 0.0 if self._usual is None else self._usual[0]
+        return self.params.page_cache_refault_bytes_per_s + usual
+
+    def _cut(self, every: Iterable[Held], share: float = CUT_SHARE) -> None:
+        """Let nobody grow, and take a share of its cache from each."""
+        before, self._limits = self._limits, {}
+        for held in every:
+            least = max(held.low, held.used * (1 + GROWTH) + LEAST_CACHE)
+            limit = before.get(held.key)
+            if limit is None:
+                limit = max(held.total, least)
+            elif held.used > limit:         # it could not be limited
+                limit = least
+            if share and limit > least:
+                limit = max(least, min(limit, held.total)
+                            - share * held.cache)
+            self._limits[held.key] = limit
+
+    def _learn(self, uses: float) -> None:
+        """Tolerate a rate for which the background is not to blame."""
+        before = self._granted
+        self._granted = math.fsum(self._limits.values())
+        if self._granted < before * (1 - SAME / 10):
+            self._least_ticks = 0
+            return
+        self._least_ticks += 1
+        if self._least_ticks >= SETTLED and (
+                self._usual is None or uses <= self._usual[1] * (1 + SAME)
+                or self._least_ticks >= PATIENCE):
+            self._usual = statistics.mean(self._rates) + (
+                DEVIATIONS * statistics.pstdev(self._rates)
+                / math.sqrt(SMOOTHING)), uses
+            self._least_ticks = 0
+
+    def _grow(self, every: Sequence[Held], uses: float, room: float,
+              step: float) -> None:
+        """Let all grow into what is free, or by a step."""
+        self._step_ticks += 1
+        granted = min(max(self._granted, uses), uses + step)
+        if self._step_ticks >= STEP_TICKS and any(
+                held.total >= (1 - SAME) * self._limits.get(held.key, 0.0)
+                for held in every):
+            self._step_ticks = 0
+            granted = uses + step
+        granted = self._granted = max(granted, uses + room)
+        before = self._limits
+        factor = self.params.demand_factor
+        shares = split(
+            granted, [held.total * factor for held in every],
+            [held.weight for held in every],
+            [max(held.low, held.used) for held in every])
+        self._limits = {}
+        for held, share in zip(every, shares, strict=True):
+            limit = before.get(held.key, 0.0)
+            # Each write has a price.
+            self._limits[held.key] = (
+                limit if abs(share - limit) <= SAME * share else share)
+
+
+def reason(facts: Mapping[str, Any], count: int) -> str:
+    """The sentence that explains a limit out of :meth:`PageCache.facts`."""
+    return (f'page cache: the foreground reads '
+            f'{facts["refault_bytes_per_s"] / MIB:.2f} MiB/s again that it '
+            f'had in its page cache (tolerated '
+            f'{facts["tolerated"] / MIB:.2f}), {facts["free"] / MIB:.0f} MiB '
+            f'are free, {count} background workload{"s" * (count != 1)} '
+            f'may have {facts["limit"] / MIB:.0f} MiB with their cache')
+
+
+def _held(rated: WorkloadRates, low: float) -> Held:
+    return Held((rated[0].id, rated[0].created_s),
+                number(rated.memory_bytes) or 0.0,
+                number(rated.page_cache_bytes) or 0.0,
+                rated[0].vcpus, low)

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The disks of the host on which a file or device of a VM is.
+
+No file is opened or examined: on a network file system that does not answer,
+that would never end.  The kernel's list of mounts tells where a path is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+import os
+import re
+import stat
+
+UNKNOWN = ''
+"""A place that is not known, or is not on this host."""
+
+_DEEPEST = 16
+"""Devices on one another."""
+
+
+def of(path: str, root_dir: str = '/') -> tuple[str, ...]:
+    """Return ``major:minor`` of the disks below a file, or of a device in
+    ``/dev`` (a partition, a logical volume, a RAID).
+
+    :data:`UNKNOWN` stands for what is not told: a network file system, a
+    device without a number.
+    """
+    root = root_dir.rstrip('/')
+    path = os.path.normpath(path)
+    number = (_device(path, root) if path.startswith('/dev/')
+              else _file_system(path, root))
+    return tuple(dict.fromkeys(_whole_disks(number, root, _DEEPEST)))
+
+
+def _device(path: str, root: str) -> str:
+    try:
+        status = os.stat(f'{root}{path}')
+    except (OSError, ValueError):
+        return UNKNOWN
+    return (f'{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}'
+            if stat.S_ISBLK(status.st_mode) else UNKNOWN)
+
+
+def _file_system(path: str, root: str) -> str:
+    """Return the device of the mount that holds a path; some file systems
+    (btrfs) have a number of their own, but name the device."""
+    best, number = '', UNKNOWN
+    for point, device, source in _mounts(f'{root}/proc/self/mountinfo'):
+        if (path == point or path.startswith(f'{point.rstrip("/")}/')) and (
+                len(point) >= len(best)):
+            best, number = point, (
+                device if not device.startswith('0:') else
+                _device(source, root) if source.startswith('/dev/')
+                else UNKNOWN)
+    return number
+
+
+def _mounts(table: str) -> Iterator[tuple[str, str, str]]:
+    """Mount point, number of the device, source; later ones hide others."""
+    try:
+        with open(table, errors='surrogateescape', newline='\n') as file:
+            lines = file.read().split('\n')
+    except OSError:
+        return
+    for line in lines:
+        fields, _, rest = line.partition(' - ')
+        words, source = fields.split(' '), rest.split(' ')
+        if len(words) > 4 and len(source) > 1:
+            yield _plain(words[4]), words[2], _plain(source[1])
+
+
+def _plain(text: str) -> str:
+    return re.sub(r'\\([0-7]{3})', lambda m: chr(int(m[1], 8)), text)
+
+
+def _whole_disks(number: str, root: str, deepest: int) -> Iterator[str]:
+    """The disks that a device is a part of, or is made of; one that has a
+    queue of requests of its own (multipath) is a disk itself."""
+    device = os.path.realpath(f'{root}/sys/dev/block/{number}')
+    if os.path.exists(f'{device}/partition'):
+        device = os.path.dirname(device)
+    found = _text(f'{device}/dev') if number else UNKNOWN
+    below = _text(f'{device}/loop/backing_file') if found else ''
+    try:
+        slaves = sorted(os.listdir(f'{device}/slaves')) if found else []
+    except OSError:
+        slaves = []
+    if not deepest or not (below or slaves) or (
+            slaves and os.path.isdir(f'{device}/mq')):
+        yield found
+    elif below:
+        yield from _whole_disks(_file_system(below, root), root, deepest - 1)
+    else:
+        for slave in slaves:
+            yield from _whole_disks(_text(f'{device}/slaves/{slave}/dev'),
+                                    root, deepest - 1)
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, errors='surrogateescape') as file:
+            return file.read().strip()
+    except OSError:
+        return ''
