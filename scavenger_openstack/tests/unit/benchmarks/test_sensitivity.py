@@ -127,7 +127,8 @@ class Command(Benchmark):
         importlib.import_module('pyarrow.parquet').write_table(
             table, self.where / 'alibaba2018_dcavg_10s.parquet')
         found = self.study('--only', 'rules,memory', '--data', self.where,
-                           '--c', '1,2', '--windows', '60,600')
+                           '--c', '1,2', '--windows', '60,600',
+                           '--seconds', 60, '--hosts', 1)
         self.assertEqual((0, ''), (found.returncode, found.stderr))
         self.assertEqual(3, found.stdout.count('skipped: no alibaba'))
         report = self.report()
