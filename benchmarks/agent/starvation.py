@@ -22,7 +22,9 @@ turn, round after round.
 *alone* is without the hogs.  *agent* is scavenger-standalone, a process with
 its usual options and ``protect = cpu``; *agent-idle* the same with
 ``use_cpu_leftover = false``, *agent-alone* without the hogs.  Without an
-agent: *idle* is cpu.idle, *weight* the smallest there is, *quota* half of the
+agent: *idle* is cpu.idle, *weight* the smallest there is, *weights* that and
+the largest for the foreground (Scavenger, section 7), *apart* half of the CPUs
+for each side and none shared, *quota* half of the
 CPUs, *both* cpu.idle with a quota of 90 % of the CPUs, *follow* cpu.idle with
 a quota of 97 % of what everything else leaves over, looked at twice a second;
 *follow-weight* that quota with the smallest weight instead of cpu.idle,
@@ -68,8 +70,8 @@ from scavenger_openstack.tests.functional import base
 from scavenger_openstack.text import columns
 
 WAYS = ('alone', 'unmanaged', 'agent-idle', 'follow', 'agent')
-OTHER_WAYS = ('idle', 'weight', 'quota', 'both', 'follow-weight',
-              'follow-quota', 'agent-alone')
+OTHER_WAYS = ('idle', 'weight', 'weights', 'apart', 'quota', 'both',
+              'follow-weight', 'follow-quota', 'agent-alone')
 AGENTS = ('agent', 'agent-idle', 'agent-alone')
 ALONE = ('alone', 'agent-alone')
 HZ = (100, 1, 10)
@@ -111,8 +113,12 @@ def limit(stage: Stage, way: str) -> None:
     """Set what the way is about on the background."""
     if way in ('idle', 'both', 'follow'):
         stage.idle(True)
-    if way in ('weight', 'follow-weight'):
+    if way in ('weight', 'weights', 'follow-weight'):
         stage.least_weight()
+    if way == 'weights':
+        stage.most_weight()
+    if way == 'apart':
+        stage.apart()
     if way in ('quota', 'both'):
         stage.quota(CPUS * (0.5 if way == 'quota' else 0.9))
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Collection
 import contextlib
 import os
 import pathlib
@@ -20,6 +21,7 @@ from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional import virtual_host
+from scavenger_openstack.types import format_cpus
 
 RATE, CONNECTIONS = 2500, 16
 PORT = 11299
@@ -73,6 +75,14 @@ class Stage(Protocol):
         ...
 
     def least_weight(self) -> None:
+        ...
+
+    def most_weight(self) -> None:
+        """Give the foreground the largest weight."""
+        ...
+
+    def apart(self) -> None:
+        """Give each side half of the CPUs."""
         ...
 
     def quota(self, cores: float | None) -> None:
@@ -130,6 +140,16 @@ class Containers:
     def least_weight(self) -> None:
         self._weight('2' if self._tree.version == 1 else '1')
 
+    def most_weight(self) -> None:
+        self._tree.put('weight', self._fg_group,
+                       '262144' if self._tree.version == 1 else '10000')
+
+    def apart(self) -> None:
+        front, back = halves()
+        self._tree.put('cpus', self._fg_group, format_cpus(front))
+        for group in (self._group + JOB, self._group):
+            self._bg.put('cpus', group, format_cpus(back))
+
     def quota(self, cores: float | None) -> None:
         self._bg.put('quota', self._group, '-1' if cores is None
                      else str(round(PERIOD_US * cores)))
@@ -175,7 +195,9 @@ class Guests:
             consoles[-1].keep_time()
         self._front, self._back = consoles
         self._front.tell(LOOKUPS)
-        self._domain = self._host.connect().lookupByName('back')
+        self._front_domain, self._domain = (
+            self._host.connect().lookupByName(name)
+            for name in ('front', 'back'))
         below = self._host.tree.path('cpu', '/machine')
         self.background, self.foreground = (
             next(path for path in below.iterdir()
@@ -192,6 +214,19 @@ class Guests:
 
     def least_weight(self) -> None:
         (self.background / 'cpu.shares').write_text('2')
+
+    def most_weight(self) -> None:
+        (self.foreground / 'cpu.shares').write_text('262144')
+
+    def apart(self) -> None:
+        self._pin(*halves())
+
+    def _pin(self, *sides: Collection[int]) -> None:
+        for domain, side in zip((self._front_domain, self._domain), sides,
+                                strict=True):
+            for vcpu in range(CPUS):
+                domain.pinVcpu(vcpu, tuple(cpu in side
+                                           for cpu in range(CPUS)))
 
     def quota(self, cores: float | None) -> None:
         text = ('-1' if cores is None
@@ -223,9 +258,17 @@ class Guests:
     def free(self) -> None:
         """Take all limits away, and rest."""
         self.idle(False)
-        (self.background / 'cpu.shares').write_text('1024')
+        for group in (self.background, self.foreground):
+            (group / 'cpu.shares').write_text('1024')
+        self._pin(range(CPUS), range(CPUS))
         self.quota(None)
         self._back.tell('rest')
+
+
+def halves() -> tuple[range, range]:
+    """The CPUs of the foreground, and those of the background."""
+    middle = (CPUS + 1) // 2
+    return range(middle), range(middle, CPUS)
 
 
 def waited(group: pathlib.Path) -> tuple[float, int]:

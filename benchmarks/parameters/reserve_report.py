@@ -42,7 +42,11 @@ group has more with the whole of its 95 % interval, and nothing that has at
 most so many in every group affords {100 * AS_GOOD:.0f} points of the oracle
 more. Else, of all that has at most so many in every group and affords within
 {100 * AS_GOOD:.0f} points of the best of these, the nearest is recommended:
-half a c counts as much as a factor of 2 in w. For the IPC it is the least c,
+half a c counts as much as a factor of 2 in w. How long the highest use
+counts stays as it is where that keeps to `--memory-violations` (of memory and
+of links), to three quarters of next hour's oracle and to models of 6 hours in
+every group of traces; else the nearest period that does is recommended; c and
+w do not matter with that rule. For the IPC it is the least c,
 then the least w, that leaves half of the CPU while nobody is disturbed.
 What rests on made-up series says `try`, not `change`: look at it with a
 recording before you change a default.
@@ -213,7 +217,8 @@ def recommendation(resource: str, studies: Sequence[Study], cs: list[float],
         rows.append(('as many samples as at 1 s', _at_1_s(
             studies, c, window_s, params)))
     lines = [
-        f'## {resource.capitalize()}: what to choose\n',
+        f'## {resource.capitalize()}: what to choose for the rule of the '
+        f'paper\n',
         'The most background with at most so many violations a day in '
         'every group above (violations a day / % of the oracle):\n',
         _choices('violations a day', rows, names)]
@@ -238,7 +243,7 @@ def recommendation(resource: str, studies: Sequence[Study], cs: list[float],
         reason += (f'. The series have a sample every {finest_s:g} s or '
                    f'less often and the agent has one a second: trust the '
                    f'direction, and a recording for the numbers')
-    return lines, (resource, was, to, basis, reason)
+    return lines, (f'{resource}, rule of the paper', was, to, basis, reason)
 
 
 def _instead(studies: Sequence[Study], now: sweep.Choice, target: float,

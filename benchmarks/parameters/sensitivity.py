@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""What c and w do: violations and what is left to background work.
+"""What the rules, c and w do: violations and what is left to background work.
 
-Memory on real traces, network on simulated hosts, the CPU quota on made-up
-noise, or all of it on a recording of an operator's own host.  The rule is
-the agent's own controller.  Writes sensitivity.md and pictures.  Takes some
-fifteen minutes of one CPU; reading the traces needs pyarrow.
+Memory and a link on real traces, links of simulated hosts, the CPU quota on
+made-up noise, or all of it on a recording of an operator's own host.  The
+rules are those of the agent's own controller.  Writes sensitivity.md and
+pictures.  Takes some twenty-five minutes of one CPU, of which five are for
+--only rules; reading the traces needs pyarrow.
 
     python benchmarks/parameters/sensitivity.py [--data DIR] [--output DIR]
     python benchmarks/parameters/sensitivity.py --recording FILE
@@ -23,7 +24,6 @@ import argparse
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
-import dataclasses
 import math
 import os
 import pathlib
@@ -36,6 +36,7 @@ from charts import percent
 import quota_report
 import reserve_report
 from reserve_report import Study
+import rules
 import sweep
 from sweep import Setting
 import traces
@@ -48,6 +49,7 @@ from sensitivity_texts import INTRODUCTION
 from sensitivity_texts import OWN
 from sensitivity_texts import PAPER
 from sensitivity_texts import PAPER_VIOLATIONS
+from sensitivity_texts import SIDE_BY_SIDE
 from sensitivity_texts import TRACE_DAYS
 from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack.algorithms.scavenger.scavenger import Params
@@ -57,11 +59,14 @@ from scavenger_openstack.types import Rates
 TOP = pathlib.Path(__file__).parents[2]
 CS = '0,0.5,1,1.5,2,2.5,3,4'
 WINDOWS_S = '15,30,60,120,300,600,1800,3600'
-PARTS = ('memory', 'network', 'ipc')
+RESOURCES = ('memory', 'network')
+PARTS = ('rules', *RESOURCES, 'ipc')
 PAPER_CS = (0.5, 1.0, 1.5, 2.0)
 PAPER_NETWORK_WINDOW_S = 30.0
 RUN_S = 300.0
 LINK_MBIT_PER_S = 1000.0
+LONGER = 4
+"""How many times as long the links are that the rules are compared on."""
 
 
 def listed(text: str, least: float, most: float) -> list[float]:
@@ -120,7 +125,7 @@ def parts(text: str) -> list[str]:
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         description=__doc__.splitlines()[0], epilog='The whole study takes '
-        'about fifteen minutes of one CPU.')
+        'about twenty-five minutes of one CPU.')
     made.add_argument('--data', type=pathlib.Path, metavar='DIR',
                       default=TOP.parent / 'shared' / 'data',
                       help='where the traces are (%(default)s)')
@@ -157,16 +162,32 @@ def sources(args: argparse.Namespace) -> Iterator[Group | traces.Absent]:
     """What to study without a recording, made when it is its turn."""
     for make in (traces.mean_trace, traces.machines, traces.pods,
                  traces.pod_hosts):
-        if 'memory' in args.only:
+        if not {'rules', 'memory'}.isdisjoint(args.only):
             try:
                 yield make(args.data)
             except traces.Absent as exc:
                 yield exc
+    if not {'rules', 'network'}.isdisjoint(args.only):
+        try:
+            yield traces.mean_link(args.data)
+        except traces.Absent as exc:
+            yield exc
     if 'network' in args.only:
         size = {'seconds': args.seconds, 'hosts': args.hosts}
         yield traffic.simulated(tenants=3, **size)
         yield traffic.simulated(tenants=20, **size)
         yield traffic.heavy_tailed(sources=20, **size)
+
+
+def longer(args: argparse.Namespace) -> Iterator[Group]:
+    """Made-up links for as long as it takes to see what an hour does."""
+    if 'rules' in args.only:
+        size = {'seconds': LONGER * args.seconds,
+                'hosts': max(1, args.hosts // LONGER)}
+        yield traffic.simulated(tenants=3, **size)
+        yield traffic.simulated(tenants=20, **size)
+        yield traffic.heavy_tailed(sources=20, **size)
+        yield traffic.heavy_tailed(sources=1, **size)
 
 
 def alone(args: argparse.Namespace) -> Iterator[Study]:
@@ -186,14 +207,19 @@ def reserve(args: argparse.Namespace,
     pictures = args.pictures or args.output
     text: list[str] = []
     studies: list[Study] = []
+    compared: list[tuple[Group, dict[str, rules.Total]]] = []
     for group in groups:
         if isinstance(group, traces.Absent):
             print(f'skipped: {group}', flush=True)
             text.append(f'Skipped: {group}.\n')
             continue
+        print(f'{group.title} ...', flush=True)
+        if 'rules' in args.only and (
+                args.recording or group.basis == traces.OTHERS):
+            compared.append((group.without_ticks(),
+                             rules.compare(group, params)))
         if group.resource not in args.only:
             continue
-        print(f'{group.title} ...', flush=True)
         study = sweep.sweep(group, reserve_report.settings(
             group, args.c, args.windows, params))
         svg = pictures / f'sensitivity-{group.key}.svg'
@@ -204,10 +230,23 @@ def reserve(args: argparse.Namespace,
         if group.key == 'mean':
             text += reserve_report.spacing(group, params)
         # Its samples are not needed any more, and many.
-        studies.append((dataclasses.replace(group, traces=[
-            dataclasses.replace(group.traces[0], ticks=())]), study))
+        studies.append((group.without_ticks(), study))
+    if not args.recording:
+        for group in longer(args):
+            print(f'{group.title}, {LONGER} times as long ...', flush=True)
+            compared.append((group.without_ticks(),
+                             rules.compare(group, params)))
+    if compared:
+        text = [SIDE_BY_SIDE, *(line for group, totals in compared
+                                for line in rules.section(group, totals)),
+                *text]
     chosen = []
-    for resource in PARTS[:2]:
+    for resource in RESOURCES:
+        rows = [(group, totals) for group, totals in compared
+                if group.resource == resource]
+        if rows:
+            chosen.append(rules.advice(resource, rows,
+                                       args.memory_violations, params))
         ours = [(group, study) for group, study in studies
                 if group.resource == resource]
         if ours:

@@ -40,12 +40,14 @@ the figure, heavy-tailed like the others; it is not in the tables above.
 '''
 
 INTRODUCTION = '''\
-# How c and w trade violations for background work
+# How the reserve trades violations for background work
 
 Scavenger (section 4.1) keeps mu + c sigma of a resource for the foreground;
-mu and sigma come from w seconds. This is what c and w do, with the agent's
-own controller on the series below; the paper has the like in sections 6.1
-(figure 6) and 6.3 (figure 14).
+mu and sigma come from w seconds. The agent keeps the highest use of the last
+minutes instead, unless it is told otherwise (`reserve_rule`). First both, and
+others, side by side; then what c and w do with the rule of the paper, which
+has the like in sections 6.1 (figure 6) and 6.3 (figure 14). All with the
+agent's own controller on the series below.
 
 * A *violation* is a sample of the foreground's use above what was reserved
   before it. mu then jumps to that use, so the next sample above is judged
@@ -60,9 +62,22 @@ own controller on the series below; the paper has the like in sections 6.1
   least 2. The agent takes a sample a second, so w = 60 s is 60 samples
   there and 6 on a trace of 10 s: both w and its number of samples matter,
   and only a recording of the agent has them as they will be.
+* *Next hour's oracle* keeps the highest use of the coming hour: it gives away
+  what nobody has to take back within it. *Last day's maximum* keeps that of
+  the last 24 hours. Neither has a headroom.
+* *Oldest model*: how long ago the reserve was made that was in force: by the
+  sample that is the maximum, or by the last violation or new phase. A reserve
+  that has locked up is old.
 * In the pictures no violation at all stands on the lowest line.
 * The least headroom (`min_headroom`, not in the paper) is 2 % of the
   capacity; everything is also shown without.
+'''
+
+SIDE_BY_SIDE = '''\
+## The rules side by side
+
+With the c, w and least headroom in use. Of a rule that keeps a maximum the
+period is named. Made-up links last four times as long here as below.
 '''
 
 OWN = '''\

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""What the memory and network rule does over c and w on given traces.
+"""What the rule of the paper does to memory and links over c and w.
 
-The rule is the agent's own controller.  A sample is judged when the rule had
+It is that of the agent's own controller.  A sample is judged when the rule had
 a model before it: what it had reserved, against what the foreground then
 used.
 """
@@ -26,6 +26,7 @@ from traces import MEMORY
 from traces import Trace
 
 from scavenger_openstack.algorithms.scavenger import scavenger
+from scavenger_openstack.algorithms.scavenger.params import RESERVE_PAPER
 
 RESAMPLES = 1000
 CONFIDENCE = 0.95
@@ -92,10 +93,17 @@ def params(setting: Setting, resource: str,
     values: dict[str, Any] = {
         f'{what}_c': setting.c,
         f'{what}_window_s': setting.size * interval_s}
-    return scavenger.Params(
-        min_headroom=setting.min_headroom, use_memory=memory,
-        use_network=not memory, use_ipc=False, use_cpu_idle=False,
-        use_cpu_set=False, **values)
+    return regulates_only(scavenger.Params(
+        reserve_rule=RESERVE_PAPER, min_headroom=setting.min_headroom,
+        **values), memory=memory)
+
+
+def regulates_only(params: scavenger.Params, *,
+                   memory: bool) -> scavenger.Params:
+    """The same parameters, with the rule of memory or of links alone."""
+    return dataclasses.replace(
+        params, use_memory=memory, use_network=not memory, use_ipc=False,
+        use_cpu_idle=False, use_cpu_set=False)
 
 
 def run(trace: Trace, setting: Setting, *,

@@ -38,6 +38,7 @@ FILES = {
     'machines': 'alibaba2018_machine_usage_16machines.parquet',
     'pods': 'alibaba2026_genai_pod_mem.parquet',
 }
+OTHERS = 'traces of others'
 TOO_SHORT = 'too short for advice'
 PYARROW = ('reading Parquet needs pyarrow, which is not installed; '
            'run: pip install pyarrow')
@@ -78,7 +79,7 @@ class Group:
     about: str
     traces: Sequence[Trace]
     block_s: float = math.inf
-    basis: str = 'traces of others'
+    basis: str = OTHERS
 
     @property
     def resource(self) -> str:
@@ -88,6 +89,11 @@ class Group:
     @property
     def interval_s(self) -> float:
         return self.traces[0].interval_s
+
+    def without_ticks(self) -> Group:
+        """The same for reports: the ticks are many."""
+        return dataclasses.replace(self, traces=[
+            dataclasses.replace(self.traces[0], ticks=())])
 
 
 def of_points(name: str, capacity: float, points: Iterable[Point], *,
@@ -246,6 +252,22 @@ def mean_trace(data: pathlib.Path) -> Group:
         f'machines moves far less than any of them. It is all the memory '
         f'in use, by batch jobs too: the trace does not tell them apart.',
         [of_points('mean', 100.0, points, resource=MEMORY,
+                   interval_s=10.0)], DAY_S)
+
+
+def mean_link(data: pathlib.Path) -> Group:
+    """Sending rate, the mean of about 4,000 machines, 10 s apart."""
+    days, rows, values = columns(
+        data / FILES['mean'], 'day', 'row', 'net_out')
+    points = _by_name(['mean'] * len(days), [
+        day * DAY_S + row * 10.0
+        for day, row in zip(days, rows, strict=True)], values)['mean']
+    return Group(
+        'mean-link', 'Network: mean of about 4,000 machines, 10 s apart',
+        'day', f'{len(set(days))} days, {len(points)} samples of what is '
+        f'sent, in percent of the link. The mean of so many machines moves '
+        f'far less than any of them.',
+        [of_points('mean', 100.0, points, resource='link',
                    interval_s=10.0)], DAY_S)
 
 

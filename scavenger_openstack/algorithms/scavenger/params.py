@@ -12,35 +12,66 @@ from __future__ import annotations
 
 import dataclasses
 
+RESERVE_PEAK = 'peak'
+RESERVE_PAPER = 'paper'
+RESERVE_RULES = (RESERVE_PEAK, RESERVE_PAPER, 'paper_recent_sigma')
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Params:
     """What can be tuned.  Times in seconds; one sample per tick."""
 
+    reserve_rule: str = dataclasses.field(default=RESERVE_PEAK, metadata={
+        'help': 'What the foreground keeps of memory and of each link. '
+                'peak: its highest use of the last memory_peak_s or '
+                'network_peak_s, and min_headroom. paper: the mean and c '
+                'standard deviations of a window, which stay as they are '
+                'until more is used, or less for a whole window; where use '
+                'varies by more than a c-th of its mean, such a reserve does '
+                'not shrink any more. paper_recent_sigma: the same with the '
+                'standard deviation of the last window.',
+        'choices': RESERVE_RULES,
+        'source': 'paper and paper_recent_sigma: two readings of Scavenger, '
+                  'section 4.2; peak: not in the paper'})
     memory_c: float = dataclasses.field(default=2.0, metadata={
         'help': "Standard deviations of the foreground's memory use that "
-                'stay free above its mean. More protects against faster '
-                'growth and leaves less memory to background work.',
+                'stay free above its mean, with the rules of the paper '
+                '(reserve_rule). More protects against faster growth and '
+                'leaves less memory to background work.',
         'min': 0.0, 'max': 100.0, 'source': 'Scavenger, section 6.1'})
     memory_window_s: float = dataclasses.field(default=60.0, metadata={
-        'help': 'Seconds of memory use that make the mean and the standard '
-                'deviation, and that memory use must stay low before the '
-                'reserve shrinks. For as long after a start, background '
-                'work may grow into half of what is available. Longer gives '
-                'fewer violations and a slower return of memory.',
-        'min': 2.0, 'max': 86400.0, 'source': 'Scavenger, section 6.1'})
+        'help': 'Seconds of memory use that are learnt first: for as long '
+                'after a start, background work may grow into half of what '
+                'is available. With the rules of the paper they make the '
+                'mean and the standard deviation, and memory use must stay '
+                'low for as long before the reserve shrinks.',
+        'min': 2.0, 'max': 3600.0, 'source': 'Scavenger, section 6.1'})
+    memory_peak_s: float = dataclasses.field(default=1800.0, metadata={
+        'help': 'Seconds for which the highest memory use of the foreground '
+                'stays reserved, with reserve_rule = peak. More gives fewer '
+                'violations and a slower return of memory.',
+        'min': 2.0, 'max': 18000.0,
+        'source': 'not in the paper; benchmarks/parameters/sensitivity.py'})
     network_c: float = dataclasses.field(default=2.0, metadata={
         'help': "Standard deviations of the foreground's sending rate that "
-                'stay free above its mean, per shared link. More keeps '
-                'foreground transfers shorter and background transfers '
-                'longer.',
+                'stay free above its mean, per shared link, with the rules '
+                'of the paper (reserve_rule). More keeps foreground '
+                'transfers shorter and background transfers longer.',
         'min': 0.0, 'max': 100.0, 'source': 'Scavenger, section 6.1'})
     network_window_s: float = dataclasses.field(default=30.0, metadata={
-        'help': 'Seconds of sending rates that make the mean and the '
-                'standard deviation of a link, and that the rate must stay '
-                'low before the reserve shrinks. For as long after a start, '
-                'background work sends at its floor.',
-        'min': 2.0, 'max': 86400.0, 'source': 'Scavenger, section 6.1'})
+        'help': 'Seconds of sending rates that are learnt first: for as '
+                'long after a start, background work sends at its floor. '
+                'With the rules of the paper they make the mean and the '
+                'standard deviation of a link, and the rate must stay low '
+                'for as long before the reserve shrinks.',
+        'min': 2.0, 'max': 3600.0, 'source': 'Scavenger, section 6.1'})
+    network_peak_s: float = dataclasses.field(default=3600.0, metadata={
+        'help': 'Seconds for which the highest sending rate of the '
+                'foreground stays reserved on a link, with reserve_rule = '
+                'peak. More gives fewer violations and a slower return of '
+                'bandwidth.',
+        'min': 2.0, 'max': 18000.0,
+        'source': 'not in the paper; benchmarks/parameters/sensitivity.py'})
     network_wait_s: float = dataclasses.field(default=0.0005, metadata={
         'help': 'Seconds that a packet of the foreground may wait before a '
                 'shared link on average: background work keeps the link no '
@@ -118,8 +149,9 @@ class Params:
         'source': 'not in the paper'})
     min_headroom: float = dataclasses.field(default=0.02, metadata={
         'help': 'Least share of the capacity of memory or of a link that '
-                "stays free above the foreground's mean, also when its use "
-                'is constant. More protects a foreground that rarely moves '
+                "stays free above the foreground's highest use (its mean, "
+                'with the rules of the paper), also when its use is '
+                'constant. More protects a foreground that rarely moves '
                 'and leaves less to background work.',
         'min': 0.0, 'max': 1.0, 'source': 'not in the paper'})
     demand_factor: float = dataclasses.field(default=1.25, metadata={

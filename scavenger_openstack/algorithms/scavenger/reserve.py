@@ -15,19 +15,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Mapping
-import dataclasses
 import math
 from typing import Any
-from typing import NamedTuple
 
+from scavenger_openstack.algorithms.scavenger.members import Arrivals
+from scavenger_openstack.algorithms.scavenger.members import Members
+from scavenger_openstack.algorithms.scavenger.members import Use
+from scavenger_openstack.algorithms.scavenger.params import RESERVE_PAPER
+from scavenger_openstack.algorithms.scavenger.params import RESERVE_PEAK
+from scavenger_openstack.algorithms.scavenger.peaks import Peaks
 from scavenger_openstack.algorithms.window import quantity
 from scavenger_openstack.algorithms.window import Window
 
-RunKey = tuple[str, float]
-"""A workload and when it was made: its id alone may be used again."""
-
-Use = tuple[RunKey, float | None, float | None]
-"""A run, what it uses now, what it may come to use; ``None`` if unknown."""
+SIGMAS_PER_WINDOW = 60
+"""How often the recent sigma is computed while a window passes: a tick costs
+no more, on average, with a window of an hour than with one of a minute."""
 
 
 def headroom(sigma: float, capacity: float, *, c: float,
@@ -49,83 +51,148 @@ def is_low(x: float, mu: float, sigma: float, *, c: float) -> bool:
     return x < mu - c * sigma
 
 
+def kept_s(rule: str, window_s: float, peak_s: float) -> float:
+    """Return for how many seconds a pause leaves what was learnt of use."""
+    return max(window_s, peak_s) if rule == RESERVE_PEAK else window_s
+
+
 class Reserve:
-    """mu and sigma of the foreground, and when they change.
+    """What the foreground keeps of one resource, by one of three rules.
 
-    *Learning*: the first ``size`` samples make mu and sigma.  *Holding*:
-    both stay, except that
+    *Learning*, by each: the first ``size`` samples.  Then
 
-    * x > mu + headroom is a violation: mu becomes x, sigma stays;
-    * ``size`` samples in a row below mu - c * sigma are a new phase: both
-      are computed again from the last ``size`` samples.
+    * ``peak`` (ours): the highest use of the last ``peak_size`` samples and
+      the least headroom.  Each use counts for ``peak_size`` samples and no
+      longer, whatever comes after it.  c and sigma do not matter.
+    * ``paper``: mu + headroom, mu and sigma being those of the first
+      ``size`` samples, until
 
-    Source: Scavenger, section 4.2.  "The sigma computation (the sample
-    standard deviation over the last w seconds) remains unchanged" is read as:
-    sigma stays; it may also mean that of the last samples.
+      * x > mu + headroom, a violation: mu becomes x, sigma stays;
+      * ``size`` samples in a row are below mu - c * sigma, a new phase: both
+        are computed again from the last ``size`` samples.
+
+      Where sigma / mu > 1 / c nothing is below mu - c * sigma, so the
+      reserve does not shrink any more.
+    * ``paper_recent_sigma``: the same, but sigma is that of the last
+      ``size`` samples at each tick.
+
+    Source of the last two: Scavenger, section 4.2, of which "the sigma
+    computation (the sample standard deviation over the last w seconds)
+    remains unchanged" can be read both ways.
     """
 
-    __slots__ = ('window', 'c', 'min_headroom', 'mu', 'sigma', 'violations',
-                 'low_samples')
+    __slots__ = ('window', 'peaks', 'rule', 'c', 'min_headroom', 'mu',
+                 'sigma', 'violations', 'low_samples', '_due')
 
-    def __init__(self, *, c: float, size: int, min_headroom: float) -> None:
+    def __init__(self, *, c: float, size: int, min_headroom: float,
+                 rule: str = RESERVE_PAPER, peak_size: int = 1) -> None:
         self.window = Window(size)
+        self.peaks = Peaks(peak_size)
+        self.rule = rule
         self.c = c
         self.min_headroom = min_headroom
         self.mu: float | None = None
         self.sigma: float | None = None
         self.violations = 0
         self.low_samples = 0
+        self._due = 0
 
     @property
     def learning(self) -> bool:
         """There are no mu and sigma yet."""
         return self.mu is None
 
+    @property
+    def level(self) -> float | None:
+        """What the headroom is added to: mu, or the highest use; ``None``
+        while learning."""
+        if self.mu is not None and self.rule == RESERVE_PEAK:
+            return self.peaks.largest
+        return self.mu
+
     def headroom(self, capacity: float) -> float:
-        """What is kept above mu; while learning, the minimum."""
-        return headroom(self.sigma or 0.0, capacity, c=self.c,
+        """What is kept above :attr:`level`; while learning, the minimum."""
+        sigma = 0.0 if self.rule == RESERVE_PEAK else self.sigma or 0.0
+        return headroom(sigma, capacity, c=self.c,
                         min_headroom=self.min_headroom)
+
+    def upper(self, capacity: float) -> float | None:
+        """The most that may be used without a violation; ``None`` while
+        learning."""
+        level = self.level
+        return None if level is None else level + self.headroom(capacity)
 
     def observe(self, x: float, capacity: float) -> bool:
         """Take the sample of this tick; ``True`` if it is a violation."""
         if not self.window.add(x):
             return False
-        mu = self.mu
-        if mu is None or self.sigma is None:
+        upper = self.upper(capacity)
+        self.peaks.add(x)
+        mu, sigma = self.mu, self.sigma
+        if mu is None or sigma is None:
             if not self.window.full:
                 return False
-            mu = self._model()
-        elif is_low(x, mu, self.sigma, c=self.c):
-            self.low_samples += 1
-            if self.low_samples >= self.window.size:
-                mu = self._model()
-        else:
-            self.low_samples = 0
+            self._model()
+            upper = None
+        elif self.rule != RESERVE_PEAK:
+            if self.rule != RESERVE_PAPER:
+                sigma = self._recent_sigma()
+            if is_low(x, mu, sigma, c=self.c):
+                self.low_samples += 1
+                if self.low_samples >= self.window.size:
+                    self._model()
+                    upper = None
+            else:
+                self.low_samples = 0
         # Also of a new model: the last of its samples may stand out.
-        if x > mu + self.headroom(capacity):
-            self.mu = x
-            self.violations += 1
-            self.low_samples = 0
-            return True
-        return False
-
-    def _model(self) -> float:
-        # What left may have measured more than the sum ever showed of it.
-        self.mu = mu = max(0.0, self.window.mean or 0.0)
-        self.sigma = self.window.stddev
+        if upper is None:
+            upper = self.upper(capacity)
+        if upper is None or x <= upper:
+            # A smaller sigma may leave less than is used: no less is kept.
+            if x > (self.upper(capacity) or 0.0):
+                self.mu = x
+            return False
+        self.mu = x
+        self.violations += 1
         self.low_samples = 0
-        return mu
+        return True
+
+    def change_rule(self, rule: str) -> None:
+        """Go on by another rule with what was learnt."""
+        if rule != self.rule:
+            self.rule = rule
+            if not self.learning:
+                self._model()
+
+    def skip(self, ticks: float) -> None:
+        """Let ``ticks`` pass without a sample."""
+        self.peaks.skip(ticks)
+
+    def _recent_sigma(self) -> float:
+        self._due -= 1
+        if self._due <= 0:
+            self._due = math.ceil(self.window.size / SIGMAS_PER_WINDOW)
+            self.sigma = self.window.stddev
+        return self.sigma or 0.0
+
+    def _model(self) -> None:
+        # What left may have measured more than the sum ever showed of it.
+        self.mu = max(0.0, self.window.mean or 0.0)
+        self.sigma = self.window.stddev or 0.0
+        self.low_samples = 0
 
     def shift(self, delta: float) -> None:
         """A workload that uses ``delta`` joined the sum (left it, if < 0)."""
         self.window.shift(delta)
+        self.peaks.shift(delta)
         if self.mu is not None:
             self.mu = max(0.0, self.mu + delta)
 
     def state(self) -> dict[str, Any]:
         """Plain JSON values; :meth:`load` takes them back."""
-        return {'window': self.window.state(), 'mu': self.mu,
-                'sigma': self.sigma, 'violations': self.violations}
+        return {'window': self.window.state(), 'peaks': self.peaks.state(),
+                'rule': self.rule, 'mu': self.mu, 'sigma': self.sigma,
+                'violations': self.violations}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Go on from ``state``.
@@ -138,97 +205,11 @@ class Reserve:
         if mu is not None or sigma is not None:
             mu, sigma = quantity(mu), quantity(sigma)
         self.violations = int(quantity(state['violations']))
+        self.peaks.load(state['peaks'])
         self.window, self.mu, self.sigma = window, mu, sigma
         self.low_samples = 0
-
-
-class Arrivals(NamedTuple):
-    """The amounts by which newcomers and departures move the sum of the
-    foreground.
-
-    ``new_use``: what newcomers use, not yet part of the model.
-    ``promised``: what is reserved for them.  ``shift``: by how much the
-    model must move, because some grew up and others left.
-    """
-
-    new_use: float = 0.0
-    promised: float = 0.0
-    shift: float = 0.0
-
-
-@dataclasses.dataclass(slots=True)
-class _Member:
-    samples: int = 0
-    mean: float | None = None
-    peak: float = 0.0
-
-
-class Members:
-    """The workloads in the sum that a :class:`Reserve` has learnt.
-
-    A new workload is reserved its allotment (twice the most that it has
-    used, if there is none) until it has ``size`` samples; then the model
-    moves up by its mean.  When one leaves, the model moves down by it.  The
-    mean is exponentially weighted over ``size`` samples.  Those present at
-    the first look are members at once.  Source: DESIGN 7.1.
-    """
-
-    __slots__ = ('_size', '_members')
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._members: dict[RunKey, _Member] | None = None
-
-    def update(self, uses: Iterable[Use]) -> Arrivals:
-        """Account for the workloads that are there now."""
-        size = self._size
-        first = self._members is None
-        left = self._members or {}
-        present: dict[RunKey, _Member] = {}
-        new_use = promised = shift = 0.0
-        for key, use, allotment in uses:
-            member = left.pop(key, None)
-            if member is None:
-                member = _Member(size if first else 0)
-            present[key] = member
-            grew_up = False
-            if use is not None and 0 <= use < math.inf:
-                member.mean = (use if member.mean is None else member.mean
-                               + (use - member.mean) * 2 / (size + 1))
-                member.peak = max(member.peak, use)
-                if member.samples < size:
-                    member.samples += 1
-                    grew_up = member.samples == size
-            else:
-                use = 0.0
-            if grew_up:
-                shift += member.mean or 0.0
-            elif member.samples < size:
-                new_use += use
-                if allotment is None or not allotment < math.inf:
-                    allotment = 2 * member.peak
-                promised += max(use, allotment)
-        for member in left.values():
-            if member.samples >= size:
-                shift -= member.mean or 0.0
-        self._members = present
-        return Arrivals(new_use, promised, shift)
-
-    def state(self) -> list[list[Any]]:
-        """Plain JSON values; :meth:`load` takes them back."""
-        return [[*key, member.samples, member.mean, member.peak]
-                for key, member in (self._members or {}).items()]
-
-    def load(self, state: Iterable[Any]) -> None:
-        """Go on from ``state``.
-
-        :raises TypeError, ValueError: it is not a state.
-        """
-        self._members = {
-            (str(name), float(created_s)): _Member(
-                int(quantity(samples)),
-                None if mean is None else quantity(mean), quantity(peak))
-            for name, created_s, samples, mean, peak in state}
+        if mu is not None and state['rule'] != self.rule:
+            self._model()
 
 
 class Resource:
@@ -242,8 +223,10 @@ class Resource:
     """
 
     def __init__(self, *, c: float, size: int, min_headroom: float,
-                 blind_ticks: int) -> None:
-        self.reserve = Reserve(c=c, size=size, min_headroom=min_headroom)
+                 blind_ticks: int, rule: str = RESERVE_PAPER,
+                 peak_size: int = 1) -> None:
+        self.reserve = Reserve(c=c, size=size, min_headroom=min_headroom,
+                               rule=rule, peak_size=peak_size)
         self.members = Members(size)
         self.capacity: float | None = None
         self.x: float | None = None
@@ -252,10 +235,11 @@ class Resource:
         self._blind_ticks = blind_ticks
         self._doubts = 0
 
-    def tune(self, *, c: float, min_headroom: float, blind_ticks: int
-             ) -> None:
+    def tune(self, *, c: float, min_headroom: float, blind_ticks: int,
+             rule: str) -> None:
         """Go on with other constants; what was learnt stays."""
         self.reserve.c, self.reserve.min_headroom = c, min_headroom
+        self.reserve.change_rule(rule)
         self._blind_ticks = blind_ticks
 
     @property
@@ -281,6 +265,7 @@ class Resource:
                 or not 0 < capacity < math.inf):
             self.missing += 1
             return False
+        self.skip(self.missing)
         self.missing = 0
         self.capacity = capacity
         self.x = max(0.0, x)
@@ -291,24 +276,30 @@ class Resource:
         if certain:
             self._doubts = 0
         elif self._doubts < self._blind_ticks:
-            mu = self.reserve.mu
-            if mu is None or settled > mu + self.reserve.headroom(capacity):
+            upper = self.reserve.upper(capacity)
+            if upper is None or settled > upper:
                 self._doubts += 1
                 return False
         return self.reserve.observe(settled, capacity)
 
+    def skip(self, ticks: float) -> None:
+        """Let ``ticks`` pass without a sample: what was used before them is
+        that much older."""
+        if ticks:
+            self.reserve.skip(ticks)
+
     def reserved(self) -> float:
-        """The reserve of the foreground: mu + headroom + newcomers'
+        """The reserve of the foreground: level + headroom + newcomers'
         allotments.
 
-        While learning, what it uses now stands in for mu.
+        While learning, what it uses now stands in for the level.
         """
         if self.capacity is None or self.x is None:
             return 0.0
-        mu = self.reserve.mu
-        if mu is None:
-            mu = max(0.0, self.x - self.arrivals.new_use)
-        return (mu + self.reserve.headroom(self.capacity)
+        level = self.reserve.level
+        if level is None:
+            level = max(0.0, self.x - self.arrivals.new_use)
+        return (level + self.reserve.headroom(self.capacity)
                 + self.arrivals.promised)
 
     def budget(self) -> float:
@@ -323,8 +314,8 @@ class Resource:
         if self.x is None or self.capacity is None:
             return {'rule': 'off', 'why': 'not measurable here'}
         reserve = self.reserve
-        return {'rule': self.rule, 'x': self.x, 'mu': reserve.mu,
-                'sigma': reserve.sigma,
+        return {'rule': self.rule, 'reserve_rule': reserve.rule,
+                'x': self.x, 'level': reserve.level,
                 'headroom': reserve.headroom(self.capacity),
                 'allotments': self.arrivals.promised,
                 'upper': self.reserved(), 'capacity': self.capacity,
@@ -372,8 +363,10 @@ def reason(facts: Mapping[str, Any], what: str, unit: str, scale: float,
                 'no more than '
                 + ('half of what was available besides what was used'
                    if what == 'memory' else 'the floor'))
+    level = 'highest' if facts['reserve_rule'] == RESERVE_PEAK else 'mean'
     return (f'{what}: foreground uses {x:.2f} {unit}, keeps '
-            f'{facts["upper"] / scale:.2f} (mean {facts["mu"] / scale:.2f} + '
+            f'{facts["upper"] / scale:.2f} '
+            f'({level} {facts["level"] / scale:.2f} + '
             f'headroom {facts["headroom"] / scale:.2f} + new '
             f'{facts["allotments"] / scale:.2f}), leaves '
             f'{facts["budget"] / scale:.2f} for '

@@ -6,7 +6,7 @@
 Javadi, Suresh, Wajahat, Gandhi.  *Scavenger: A Black-Box Batch Workload
 Resource Manager for Improving Utilization in Cloud Environments*.  SoCC
 2019.  Section 4; defaults from section 6.1.  Memory and network (4.2, 4.3)
-share the rule in ``reserve``, x(t) is in ``usage``, how busy a link may be
+share the rules in ``reserve``, x(t) is in ``usage``, how busy a link may be
 (ours) in ``link``, the page cache (ours) in ``page_cache``, the quota by IPC
 (4.4) and the ways of caches (7) in ``quota``, the quota by what is left over
 (ours) in ``leftover``, what can be tuned in ``params``.
@@ -36,6 +36,7 @@ from scavenger_openstack.algorithms.scavenger import page_cache
 from scavenger_openstack.algorithms.scavenger.params import Params as Params
 from scavenger_openstack.algorithms.scavenger import pins as cpu_pins
 from scavenger_openstack.algorithms.scavenger.quota import Quota
+from scavenger_openstack.algorithms.scavenger.reserve import kept_s
 from scavenger_openstack.algorithms.scavenger.reserve import reason
 from scavenger_openstack.algorithms.scavenger.reserve import Resource
 from scavenger_openstack.algorithms.scavenger import usage
@@ -91,7 +92,8 @@ class Controller:
     name = NAME
     kind = 'regulator'
     params_type = Params
-    at_start = frozenset({'memory_window_s', 'network_window_s',
+    at_start = frozenset({'memory_window_s', 'memory_peak_s',
+                          'network_window_s', 'network_peak_s',
                           'ipc_window_s', 'ipc_smoothing'})
 
     def __init__(self, params: Params | None = None, *,
@@ -101,7 +103,7 @@ class Controller:
         self._interval_s = interval_s
         self._time_s = -math.inf
         self._decision = types.Decision()
-        self._memory = self._new_memory()
+        self._memory = self._new_resource()
         self._links: dict[str, Resource] = {}
         self._quota = self._new_quota()
         self._contenders = Contenders()
@@ -113,17 +115,15 @@ class Controller:
         self._page_cache = page_cache.PageCache(self.params)
         self._overcommitted = Overcommitted(host, boot_id)
 
-    def _new_memory(self) -> Resource:
-        p = self.params
+    def _new_resource(self, *, link: bool = False) -> Resource:
+        p, interval_s = self.params, self._interval_s
+        c, window_s, peak_s = (
+            (p.network_c, p.network_window_s, p.network_peak_s) if link
+            else (p.memory_c, p.memory_window_s, p.memory_peak_s))
         return Resource(
-            c=p.memory_c, size=samples(p.memory_window_s, self._interval_s),
-            min_headroom=p.min_headroom, blind_ticks=p.blind_ticks)
-
-    def _new_link(self) -> Resource:
-        p = self.params
-        return Resource(
-            c=p.network_c, size=samples(p.network_window_s, self._interval_s),
-            min_headroom=p.min_headroom, blind_ticks=p.blind_ticks)
+            c=c, size=samples(window_s, interval_s),
+            min_headroom=p.min_headroom, blind_ticks=p.blind_ticks,
+            rule=p.reserve_rule, peak_size=samples(peak_s, interval_s))
 
     def _new_quota(self) -> Quota:
         p = self.params
@@ -142,7 +142,7 @@ class Controller:
                             *((link, p.network_c)
                               for link in self._links.values())):
             resource.tune(c=c, min_headroom=p.min_headroom,
-                          blind_ticks=p.blind_ticks)
+                          blind_ticks=p.blind_ticks, rule=p.reserve_rule)
         self._page_cache.params = p
         self._quota.tune(
             c=p.ipc_c, min_cores=p.ipc_min_cores,
@@ -205,16 +205,22 @@ class Controller:
     def _forget(self, gap_s: float) -> None:
         params = self.params
         # However short a window is, it holds two samples.
-        gap_s = gap_s if gap_s > 2 * self._interval_s else 0.0
-        if gap_s > params.memory_window_s:
-            self._memory = self._new_memory()
+        if gap_s <= 2 * self._interval_s:
+            return
+        rule = params.reserve_rule
+        if gap_s > kept_s(rule, params.memory_window_s, params.memory_peak_s):
+            self._memory = self._new_resource()
             self._memory_window = usage.MemoryWindow()
+        if gap_s > params.memory_window_s:
             self._page_cache = page_cache.PageCache(params)
-        if gap_s > params.network_window_s:
+        if gap_s > kept_s(rule, params.network_window_s,
+                          params.network_peak_s):
             self._links = {}
         if gap_s > params.ipc_window_s:
             self._quota = self._new_quota()
             self._contenders = Contenders()
+        for resource in (self._memory, *self._links.values()):
+            resource.skip(gap_s / self._interval_s - 1)
 
     def _regulate_memory(self, tick: _Tick) -> dict[str, Any]:
         memory, rates, background = self._memory, tick.rates, tick.background
@@ -278,7 +284,7 @@ class Controller:
         theirs = usage.by_link(tick.foreground, rates.link_of)
         for link in rates.links:
             if link not in self._links:
-                self._links[link] = self._new_link()
+                self._links[link] = self._new_resource(link=True)
         facts: dict[str, Any] = {}
         for link, resource in list(self._links.items()):
             senders = ours.get(link, [])
@@ -390,7 +396,7 @@ class Controller:
                 self._memory.load(state['memory'])
             for link, kept in (state.get('links') or {}).items():
                 if kept:
-                    self._links[link] = self._new_link()
+                    self._links[link] = self._new_resource(link=True)
                     self._links[link].load(kept)
             if state.get('quota'):
                 self._quota.load(state['quota'])

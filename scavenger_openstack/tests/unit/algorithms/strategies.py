@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
+from scavenger_openstack.algorithms.scavenger.params import RESERVE_RULES
 from scavenger_openstack.algorithms.scavenger.scavenger import Params
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import Decision
@@ -37,7 +38,7 @@ MEMORY = Knob.MEMORY_BYTES
 EGRESS = Knob.EGRESS_BYTES_PER_S
 CORES = Knob.CPU_CORES
 SMALL = Params(memory_window_s=4.0, network_window_s=3.0, ipc_window_s=3.0,
-               network_wait_s=0.0)
+               memory_peak_s=8.0, network_peak_s=6.0, network_wait_s=0.0)
 """Windows of 4 and 3 samples, at one per second."""
 
 FLAT = {cpu: Cpu(cpu, 0, 0) for cpu in range(4)}
@@ -60,6 +61,9 @@ def amounts(largest: float) -> st.SearchStrategy[float]:
 
 params = st.builds(
     Params,
+    reserve_rule=st.sampled_from(RESERVE_RULES),
+    memory_peak_s=st.sampled_from((2.0, 5.0, 9.0)),
+    network_peak_s=st.sampled_from((2.0, 3.0, 7.0)),
     memory_c=amounts(6.0), network_c=amounts(6.0), ipc_c=amounts(6.0),
     memory_window_s=st.sampled_from((2.0, 4.0, 5.0)),
     network_window_s=st.sampled_from((2.0, 3.0, 5.0)),

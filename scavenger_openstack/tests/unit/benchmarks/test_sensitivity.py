@@ -93,8 +93,9 @@ class Command(Benchmark):
         for part in ('## Memory: the recorded host',
                      '## Network: eth0 of the recorded host',
                      '![Memory: the recorded host](sensitivity-memory.svg)',
-                     '| memory | c = 2, w = 4 s |',
-                     '| network | c = 2, w = 3 s |',
+                     '| memory | peak, 30 min | none |',
+                     '| memory, rule of the paper | c = 2, w = 4 s |',
+                     '| network, rule of the paper | c = 2, w = 3 s |',
                      'hours: too short for advice |',
                      'hardware counters are needed'):
             self.assertIn(part, report)
@@ -125,8 +126,9 @@ class Command(Benchmark):
             'mem_util_percent': [80 + dice.gauss(0, 1) for _ in rows]})
         importlib.import_module('pyarrow.parquet').write_table(
             table, self.where / 'alibaba2018_dcavg_10s.parquet')
-        found = self.study('--only', 'memory', '--data', self.where,
-                           '--c', '1,2', '--windows', '60,600')
+        found = self.study('--only', 'rules,memory', '--data', self.where,
+                           '--c', '1,2', '--windows', '60,600',
+                           '--seconds', 60, '--hosts', 1)
         self.assertEqual((0, ''), (found.returncode, found.stderr))
         self.assertEqual(3, found.stdout.count('skipped: no alibaba'))
         report = self.report()
@@ -135,7 +137,9 @@ class Command(Benchmark):
                      'Another least headroom instead of another c',
                      '## Beside figures 6 and 14 of the paper',
                      'How many violations a day are acceptable is a choice',
-                     '| memory | c = 2, w = 60 s |', 'traces of others'):
+                     '| memory | peak, 30 min | keep |',
+                     '| memory, rule of the paper | c = 2, w = 60 s |',
+                     'traces of others'):
             self.assertIn(part, report)
 
 
@@ -148,6 +152,7 @@ class Parts(Benchmark):
         self.traffic: Any = importlib.import_module('traffic')
         self.ipc_noise: Any = importlib.import_module('ipc_noise')
         self.report: Any = importlib.import_module('reserve_report')
+        self.rules: Any = importlib.import_module('rules')
 
     def test_taking_the_background_off_changes_nothing(self) -> None:
         host = recordings.Host(self.where / 'it.recording')
@@ -165,6 +170,44 @@ class Parts(Benchmark):
                 self.sweep.Setting(2.0, 4, 0.02)) for series in (ticks, off)]
             self.assertEqual(*found)
             self.assertGreater(found[0][0].judged, 50)
+
+    def test_maxima_before_and_after(self) -> None:
+        dice = random.Random(3)
+        points = [self.rules.Kept(float(time_s), dice.random(), None)
+                  for time_s in sorted(dice.sample(range(2000), 300))]
+        for kept, period_s in zip(points, self.rules.last_maximum(
+                points, 100.0), strict=True):
+            self.assertEqual(max(
+                other.x for other in points
+                if -100 <= other.time_s - kept.time_s <= 0), period_s.upper)
+        for kept, coming in zip(points, self.rules.next_maximum(
+                points, 100.0), strict=True):
+            self.assertEqual(max((
+                other.x for other in points
+                if 0 < other.time_s - kept.time_s <= 100), default=None),
+                coming.upper)
+
+    def test_a_rule_that_locks_up(self) -> None:
+        """Ten hours after bursts, the paper's rule leaves nothing of an idle
+        link and its model is ten hours old."""
+        uses = ([0.8] * 5 + [0.0] * 10) * 8 + [0.0] * 36000
+        group = self.traces.Group('x', 'X', 'link', '', [
+            self.traces.of_points('x', 1.0, enumerate(uses), resource='x',
+                                  interval_s=1.0)])
+        totals = self.rules.compare(group, scavenger.Params())
+        paper, recent, peak, oracle = (totals[name] for name in (
+            'paper', 'paper_recent_sigma', 'peak, 60 min',
+            "next hour's oracle"))
+        self.assertLess(paper.of_oracle, 0.1)
+        self.assertGreater(paper.oldest_s, 35900)
+        self.assertGreater(recent.of_oracle, 0.95)
+        self.assertGreater(peak.of_oracle, 0.85)
+        self.assertLess(peak.oldest_s, 3800)
+        self.assertEqual((1.0, 0.0), (oracle.of_oracle, oracle.per_day))
+        row = self.rules.advice('network', [(group, totals)], 24.0,
+                                scavenger.Params())
+        self.assertEqual(('network', 'peak, 60 min', 'keep',
+                          'traces of others'), row[:4])
 
     def advice(self, found: dict[tuple[float, float], tuple[
             float, float, float]], target: float = 24.0) -> list[str]:
@@ -197,7 +240,8 @@ class Parts(Benchmark):
                 ((20.0, 19.0, 0.8), {(1.0, 60.0): (23.0, 22.0, 0.9)},
                  'change: c = 1, w = 60 s')):
             row = self.advice({(2.0, 60.0): now, **after})
-            self.assertEqual(['memory', 'c = 2, w = 60 s', what,
-                              'traces of others'], row[:4])
+            self.assertEqual([
+                'memory, rule of the paper', 'c = 2, w = 60 s', what,
+                'traces of others'], row[:4])
         self.assertEqual('none', self.advice({(1.0, 60.0): (
             1.0, 1.0, 0.9)})[2])

@@ -37,6 +37,9 @@ class PresetsTest(testtools.TestCase):
         self.assertEqual((0, 0, 0, 1), (
             params.min_headroom, params.ipc_min_cores,
             params.ipc_min_deviation, params.ipc_smoothing))
+        self.assertEqual(('paper', 2, 60, 2, 30), (
+            params.reserve_rule, params.memory_c, params.memory_window_s,
+            params.network_c, params.network_window_s))
         self.assertFalse(params.use_cpu_idle or params.use_cpu_leftover
                          or params.ipc_share_alarms or params.ipc_contenders)
 

@@ -26,6 +26,7 @@ from scavenger_openstack.types import Rates
 from scavenger_openstack.wire.json_fields import as_json
 
 WINDOWS = ('memory_window_s', 'network_window_s', 'ipc_window_s')
+PEAKS = ('memory_peak_s', 'network_peak_s')
 NUMBERS = (Knob.MEMORY_BYTES, Knob.EGRESS_BYTES_PER_S, Knob.CPU_CORES)
 
 
@@ -152,7 +153,8 @@ class TimeProperties(testtools.TestCase):
             self, params: Params, past: list[Look], curve: list[Look],
             factor: float) -> None:
         old, new = run(params, past), Controller(params)
-        gap_s = factor * max(getattr(params, name) for name in WINDOWS)
+        gap_s = factor * max(getattr(params, name)
+                             for name in (*WINDOWS, *PEAKS))
         for tick, look in enumerate(curve):
             now = len(past) + gap_s + tick
             one, two = (each.step(now, look.rates()) for each in (old, new))
@@ -161,6 +163,9 @@ class TimeProperties(testtools.TestCase):
     @given(strategies.params, strategies.curves(), st.floats(1e-3, 1.0))
     def test_a_gap_within_the_windows_is_none(
             self, params: Params, curve: list[Look], share: float) -> None:
+        # Of what counts for so long, nothing becomes too old.
+        params = dataclasses.replace(params, memory_peak_s=50.0,
+                                     network_peak_s=50.0)
         one, two = run(params, curve), run(params, curve)
         gap_s = share * min(getattr(params, name) for name in WINDOWS)
         look = curve[0].rates()
@@ -224,7 +229,8 @@ class StateProperties(Sound):
     def test_what_is_too_old_or_from_the_future_is_not_used(
             self, params: Params, curve: list[Look], factor: float) -> None:
         one = run(params, curve)
-        gap_s = factor * max(getattr(params, name) for name in WINDOWS)
+        gap_s = factor * max(getattr(params, name)
+                             for name in (*WINDOWS, *PEAKS))
         for now in (len(curve) + gap_s, len(curve) / 2):
             two, fresh = again(params, one, now), Controller(params)
             rates = curve[0].rates()

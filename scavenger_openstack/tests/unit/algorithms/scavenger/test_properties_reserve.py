@@ -16,11 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 import testtools
 
-from scavenger_openstack.algorithms.scavenger.reserve import Members
+from scavenger_openstack.algorithms.scavenger.members import Members
+from scavenger_openstack.algorithms.scavenger.members import RunKey
+from scavenger_openstack.algorithms.scavenger.members import Use
+from scavenger_openstack.algorithms.scavenger.params import RESERVE_PEAK
+from scavenger_openstack.algorithms.scavenger.params import RESERVE_RULES
+from scavenger_openstack.algorithms.scavenger.peaks import BLOCKS
 from scavenger_openstack.algorithms.scavenger.reserve import Reserve
 from scavenger_openstack.algorithms.scavenger.reserve import Resource
-from scavenger_openstack.algorithms.scavenger.reserve import RunKey
-from scavenger_openstack.algorithms.scavenger.reserve import Use
 from scavenger_openstack.tests.unit.algorithms import strategies
 
 CAPACITY = 1000.0
@@ -29,6 +32,7 @@ XS = strategies.amounts(CAPACITY)
 CURVES = st.lists(XS, min_size=1, max_size=20)
 CS = strategies.amounts(6.0)
 SHARES = strategies.amounts(0.3)
+RULES = st.sampled_from(RESERVE_RULES)
 GUESTS: tuple[RunKey, ...] = (('/one', 1.0), ('/two', 2.0), ('/three', 3.0))
 
 
@@ -46,10 +50,10 @@ def seen(draw: st.DrawFn, number: st.SearchStrategy[Any] = XS) -> Seen:
         for key in GUESTS if draw(st.integers(0, 2))])
 
 
-def resource(size: int, c: float = 2.0, min_headroom: float = 0.02,
-             blind_ticks: int = 3) -> Resource:
-    return Resource(c=c, size=size, min_headroom=min_headroom,
-                    blind_ticks=blind_ticks)
+def resource(size: int, rule: str, c: float = 2.0,
+             min_headroom: float = 0.02, blind_ticks: int = 3) -> Resource:
+    return Resource(c=c, size=size, min_headroom=min_headroom, rule=rule,
+                    peak_size=size + 3, blind_ticks=blind_ticks)
 
 
 class ReserveProperties(testtools.TestCase):
@@ -84,6 +88,64 @@ class ReserveProperties(testtools.TestCase):
             if not modelled:
                 self.assertEqual(sigma, rule.sigma)
 
+    @given(SIZES, st.integers(1, 9), CS, SHARES, CURVES)
+    def test_by_the_highest_use(
+            self, size: int, peak_size: int, c: float, min_headroom: float,
+            xs: list[float]) -> None:
+        """The highest of the last samples, whatever c is; a violation is
+        what was above that and the least headroom."""
+        rule = Reserve(c=c, size=size, min_headroom=min_headroom,
+                       rule=RESERVE_PEAK, peak_size=peak_size)
+        for tick, x in enumerate(xs):
+            upper, violations = rule.upper(CAPACITY), rule.violations
+            violation = rule.observe(x, CAPACITY)
+            self.assertEqual(tick + 1 < size, rule.learning)
+            self.assertEqual(upper is not None and x > upper, violation)
+            self.assertEqual(violations + violation, rule.violations)
+            if not rule.learning:
+                self.assertEqual(max(xs[:tick + 1][-peak_size - 1:]),
+                                 rule.level)
+                self.assertEqual(min_headroom * CAPACITY,
+                                 rule.headroom(CAPACITY))
+
+    @given(SIZES, st.integers(1, 200), CS, st.lists(XS, max_size=20), XS)
+    def test_no_past_counts_for_longer_than_its_time(
+            self, size: int, peak_size: int, c: float, past: list[float],
+            x: float) -> None:
+        """... with any c, after anything: it does not lock up."""
+        rule = Reserve(c=c, size=size, min_headroom=0.02,
+                       rule=RESERVE_PEAK, peak_size=peak_size)
+        for one in past:
+            rule.observe(one, CAPACITY)
+        longest = peak_size + 2 * (peak_size // BLOCKS + 1)
+        for _ in range(max(size, longest)):
+            rule.observe(x, CAPACITY)
+        self.assertEqual(x, rule.level)
+
+    @given(SIZES, CS, SHARES, CURVES, RULES, RULES)
+    def test_another_rule_goes_on_with_what_was_learnt(
+            self, size: int, c: float, min_headroom: float,
+            xs: list[float], one: str, two: str) -> None:
+        """... live, and over a restart."""
+        first, live, restarted = (Reserve(
+            c=c, size=size, min_headroom=min_headroom, rule=rule,
+            peak_size=7) for rule in (one, one, two))
+        for x in xs:
+            first.observe(x, CAPACITY)
+            live.observe(x, CAPACITY)
+        live.change_rule(two)
+        restarted.load(json.loads(json.dumps(first.state())))
+        self.assertEqual(first.learning, live.learning)
+        self.assertEqual((live.level, live.headroom(CAPACITY)),
+                         (restarted.level, restarted.headroom(CAPACITY)))
+        if not live.learning and one != two:
+            fresh = Reserve(c=c, size=size, min_headroom=min_headroom,
+                            rule=two, peak_size=7)
+            for x in xs[-8:] if two == RESERVE_PEAK else xs[-size:]:
+                fresh.observe(x, CAPACITY)
+            if not fresh.violations:
+                self.assertEqual(fresh.level, live.level)
+
     @given(SIZES, SHARES, CURVES, CS, CS)
     def test_more_c_is_more_headroom_and_no_new_violation(
             self, size: int, min_headroom: float, xs: list[float],
@@ -101,12 +163,13 @@ class ReserveProperties(testtools.TestCase):
             self.assertGreaterEqual(more.headroom(CAPACITY),
                                     less.headroom(CAPACITY))
 
-    @given(SIZES, CS, SHARES, CURVES, XS)
+    @given(RULES, SIZES, CS, SHARES, CURVES, XS)
     def test_a_constant_comes_to_rest(
-            self, size: int, c: float, min_headroom: float,
+            self, name: str, size: int, c: float, min_headroom: float,
             before: list[float], x: float) -> None:
         """At most one violation, at most one new phase, then nothing."""
-        rule = Reserve(c=c, size=size, min_headroom=min_headroom)
+        rule = Reserve(c=c, size=size, min_headroom=min_headroom, rule=name,
+                       peak_size=size)
         for one in before:
             rule.observe(one, CAPACITY)
         violations = rule.violations
@@ -151,30 +214,32 @@ class MembersProperties(testtools.TestCase):
 
 class ResourceProperties(testtools.TestCase):
 
-    @given(SIZES, CS, SHARES, st.lists(seen(), min_size=1, max_size=20))
+    @given(SIZES, RULES, CS, SHARES,
+           st.lists(seen(), min_size=1, max_size=20))
     def test_reserve_and_budget_are_the_capacity(
-            self, size: int, c: float, min_headroom: float,
+            self, size: int, rule: str, c: float, min_headroom: float,
             curve: list[Seen]) -> None:
-        found = resource(size, c, min_headroom)
+        found = resource(size, rule, c, min_headroom)
         for tick in curve:
             found.observe(tick.x, CAPACITY, tick.uses)
-            mu = found.reserve.mu
-            self.assertTrue(mu is None or mu >= 0)
+            level = found.reserve.level
+            self.assertTrue(level is None or level >= 0)
             self.assertGreaterEqual(
                 found.reserved(), found.arrivals.promised
-                + max(min_headroom * CAPACITY,
-                      c * (found.reserve.sigma or 0.0)))
+                + found.reserve.headroom(CAPACITY))
+            self.assertGreaterEqual(found.reserve.headroom(CAPACITY),
+                                    min_headroom * CAPACITY)
             self.assertEqual(max(0.0, CAPACITY - found.reserved()),
                              found.budget())
             # What the foreground uses now is its own, always.
             self.assertGreaterEqual(found.reserved() + 1e-9, tick.x)
 
-    @given(SIZES, st.integers(0, 4),
+    @given(SIZES, RULES, st.integers(0, 4),
            st.lists(st.one_of(XS, st.sampled_from((
                None, math.nan, math.inf, -math.inf))), max_size=25))
-    def test_holds_then_is_blind(self, size: int, blind_ticks: int,
-                                 xs: list[Any]) -> None:
-        found = resource(size, blind_ticks=blind_ticks)
+    def test_holds_then_is_blind(self, size: int, rule: str,
+                                 blind_ticks: int, xs: list[Any]) -> None:
+        found = resource(size, rule, blind_ticks=blind_ticks)
         known = missing = 0
         for x in xs:
             before = found.reserved()
@@ -189,23 +254,23 @@ class ResourceProperties(testtools.TestCase):
                 'blind' if missing > blind_ticks else
                 'learning' if known < size else 'holding', found.rule)
 
-    @given(SIZES, st.lists(st.tuples(
+    @given(SIZES, RULES, st.lists(st.tuples(
         seen(strategies.weird(XS)), strategies.weird(st.just(CAPACITY)),
         st.booleans()), max_size=20))
-    def test_weird_numbers(self, size: int, curve: Any) -> None:
-        found = resource(size)
+    def test_weird_numbers(self, size: int, rule: str, curve: Any) -> None:
+        found = resource(size, rule)
         for tick, capacity, certain in curve:
             found.observe(tick.x, capacity, tick.uses, certain=certain)
             for number in (found.reserved(), found.budget()):
                 self.assertTrue(0 <= number < math.inf, str(number))
             json.dumps([found.facts(), found.state()], allow_nan=False)
 
-    @given(SIZES, XS, st.lists(XS, min_size=2, max_size=12),
+    @given(SIZES, RULES, XS, st.lists(XS, min_size=2, max_size=12),
            st.floats(1e-6, 0.3))
     def test_a_guest_that_came_and_went_leaves_no_trace(
-            self, size: int, x: float, guest: list[float],
+            self, size: int, rule: str, x: float, guest: list[float],
             min_headroom: float) -> None:
-        found = resource(size, min_headroom=min_headroom)
+        found = resource(size, rule, min_headroom=min_headroom)
         for _ in range(size):
             found.observe(x, CAPACITY, ())
         before = found.reserved()
@@ -216,12 +281,13 @@ class ResourceProperties(testtools.TestCase):
         self.assertAlmostEqual(before, found.reserved())
         self.assertEqual(0, found.reserve.violations)
 
-    @given(SIZES, st.lists(seen(), min_size=1, max_size=12),
+    @given(SIZES, RULES, st.lists(seen(), min_size=1, max_size=12),
            st.lists(seen(), max_size=12))
     def test_goes_on_from_its_state(
-            self, size: int, curve: list[Seen], more: list[Seen]) -> None:
+            self, size: int, rule: str, curve: list[Seen],
+            more: list[Seen]) -> None:
         """... but for a run of low samples, which begins again."""
-        one, two = resource(size), resource(size)
+        one, two = resource(size, rule), resource(size, rule)
         for tick in curve:
             one.observe(tick.x, CAPACITY, tick.uses)
         two.load(json.loads(json.dumps(one.state(), allow_nan=False)))

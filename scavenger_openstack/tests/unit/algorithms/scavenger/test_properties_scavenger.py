@@ -15,6 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 import testtools
 
+from scavenger_openstack.algorithms.scavenger.params import RESERVE_PAPER
+from scavenger_openstack.algorithms.scavenger.params import RESERVE_PEAK
 from scavenger_openstack.algorithms.scavenger.scavenger import Controller
 from scavenger_openstack.algorithms.scavenger.scavenger import Params
 from scavenger_openstack.knobs import DEFAULT_FLOORS
@@ -193,26 +195,25 @@ class LimitProperties(testtools.TestCase):
     @given(strategies.params, strategies.curves())
     def test_the_reserve_holds_what_it_says(
             self, params: Params, curve: list[Look]) -> None:
-        """mu, c sigma or the least headroom, newcomers; and all of what
-        the foreground uses at this moment."""
+        """A level, headroom, newcomers; and all of what the foreground uses
+        at this moment."""
         _, decisions = run(params, curve)
         for look, decision in zip(curve, decisions, strict=True):
-            for knob, c, x in (
-                    (MEMORY, params.memory_c, look.foreground_bytes),
-                    (EGRESS, params.network_c, sent_by_foreground(look))):
+            for knob, x in ((MEMORY, look.foreground_bytes),
+                            (EGRESS, sent_by_foreground(look))):
                 seen = facts(decision, knob)
                 assert x is not None
                 self.assertAlmostEqual(x, seen['x'], places=3)
-                sigma = seen['sigma'] or 0.0
-                self.assertTrue(math.isclose(
-                    max(c * sigma, params.min_headroom * CAPACITY[knob]),
-                    seen['headroom']))
-                self.assertTrue(seen['mu'] is None or seen['mu'] >= 0)
+                least = params.min_headroom * CAPACITY[knob]
+                self.assertGreaterEqual(seen['headroom'], least)
+                if params.reserve_rule == RESERVE_PEAK:
+                    self.assertEqual(least, seen['headroom'])
+                self.assertTrue(seen['level'] is None or seen['level'] >= 0)
                 self.assertGreaterEqual(seen['allotments'], 0)
-                if seen['mu'] is not None:
+                if seen['level'] is not None:
                     self.assertTrue(math.isclose(
-                        seen['mu'] + seen['headroom'] + seen['allotments'],
-                        seen['upper']))
+                        seen['level'] + seen['headroom']
+                        + seen['allotments'], seen['upper']))
                 self.assertGreaterEqual(seen['upper'] + 1e-3, x)
 
     @given(strategies.params, strategies.curves(gaps=True))
@@ -275,13 +276,14 @@ class ForegroundProperties(testtools.TestCase):
             self, one: float, two: float, curve: list[Look]) -> None:
         """Until the first violation, which teaches the smaller c more."""
         decisions = [run(dataclasses.replace(
-            SMALL, memory_c=c, network_c=c), curve)[1]
+            SMALL, memory_c=c, network_c=c, reserve_rule=RESERVE_PAPER),
+            curve)[1]
             for c in sorted((one, two))]
         going = list(KNOBS)
         for smaller, larger in zip(*decisions, strict=True):
             for knob in list(going):
                 less, more = facts(smaller, knob), facts(larger, knob)
-                if less['violations'] or less['mu'] != more['mu']:
+                if less['violations'] or less['level'] != more['level']:
                     going.remove(knob)
                     continue
                 self.assertGreaterEqual(less['budget'], more['budget'])
@@ -295,7 +297,9 @@ class ForegroundProperties(testtools.TestCase):
             self, params: Params, past: list[tuple[int, float]],
             one: tuple[int, float], two: tuple[int, float]) -> None:
         """Of two hosts with the same past, the one whose foreground uses
-        more now leaves less, or as much; unless a new phase begins."""
+        more now leaves less, or as much; unless a new phase begins.  A
+        recent sigma may be larger where less is used."""
+        assume(params.reserve_rule in (RESERVE_PEAK, RESERVE_PAPER))
         found = []
         for now in zip(*(sorted(pair) for pair in
                          zip(one, two, strict=True)), strict=True):
@@ -308,7 +312,7 @@ class ForegroundProperties(testtools.TestCase):
             if facts(before, knob)['rule'] != 'holding':
                 continue
             less, more = (facts(decision, knob) for decision in found)
-            if any(seen['mu'] < facts(before, knob)['mu']
+            if any(seen['level'] < facts(before, knob)['level']
                    for seen in (less, more)):
                 continue
             self.assertGreaterEqual(less['budget'], more['budget'])
@@ -328,7 +332,8 @@ class ForegroundProperties(testtools.TestCase):
             if x > before['upper'] + 1:
                 self.assertEqual(before['violations'] + 1,
                                  after['violations'])
-                self.assertTrue(math.isclose(x, after['mu'], abs_tol=1e-6))
+                self.assertTrue(math.isclose(x, after['level'],
+                                             abs_tol=1e-6))
                 self.assertLessEqual(
                     caps(found, knob)[STEADY.id],
                     max(floor(STEADY, knob),
@@ -362,8 +367,10 @@ class RestProperties(testtools.TestCase):
     def test_a_constant_host_comes_to_rest(self, params: Params,
                                            curve: list[Look]) -> None:
         """No oscillation at all, at the latest after ``rest`` ticks: until
-        newcomers are learnt, a new phase is, and blindness is certain."""
-        size = round(max(params.memory_window_s, params.network_window_s))
+        newcomers are learnt, a new phase is, high use is too long ago, and
+        blindness is certain."""
+        size = round(max(params.memory_window_s, params.network_window_s,
+                         params.memory_peak_s, params.network_peak_s))
         rest = 2 * size + params.blind_ticks + 1
         _, decisions = run(params, curve + [curve[-1]] * (rest + 2 * size))
         found = [[caps(decision, knob) for knob in KNOBS]

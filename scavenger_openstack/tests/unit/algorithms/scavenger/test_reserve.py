@@ -12,9 +12,12 @@ from typing import Any
 
 import testtools
 
+from scavenger_openstack.algorithms.scavenger.members import Members
+from scavenger_openstack.algorithms.scavenger.params import RESERVE_PAPER
+from scavenger_openstack.algorithms.scavenger.params import RESERVE_PEAK
+from scavenger_openstack.algorithms.scavenger.params import RESERVE_RULES
 from scavenger_openstack.algorithms.scavenger.reserve import headroom
 from scavenger_openstack.algorithms.scavenger.reserve import is_low
-from scavenger_openstack.algorithms.scavenger.reserve import Members
 from scavenger_openstack.algorithms.scavenger.reserve import reason
 from scavenger_openstack.algorithms.scavenger.reserve import Reserve
 from scavenger_openstack.algorithms.scavenger.reserve import Resource
@@ -28,9 +31,10 @@ def reserve(c: float = 2.0, size: int = 4) -> Reserve:
     return Reserve(c=c, size=size, min_headroom=0.02)
 
 
-def resource(size: int = 4, blind_ticks: int = 3) -> Resource:
-    return Resource(c=2.0, size=size, min_headroom=0.02,
-                    blind_ticks=blind_ticks)
+def resource(size: int = 4, blind_ticks: int = 3,
+             rule: str = RESERVE_PAPER) -> Resource:
+    return Resource(c=2.0, size=size, min_headroom=0.02, rule=rule,
+                    peak_size=9, blind_ticks=blind_ticks)
 
 
 class EquationsTest(testtools.TestCase):
@@ -93,6 +97,36 @@ class ReserveTest(testtools.TestCase):
                 counts.append(rule.violations)
             self.assertEqual(max(counts), counts[0])
             self.assertEqual(0, counts[-1])
+
+
+    def test_recent_sigma(self) -> None:
+        """It follows the samples; mu does not."""
+        rule = Reserve(c=2.0, size=4, min_headroom=0.0,
+                       rule='paper_recent_sigma')
+        for x in (100, 140, 100, 140, 120, 120, 120, 120):
+            rule.observe(x, CAPACITY)
+        self.assertEqual((120, 0), (rule.mu, rule.sigma))
+        # What is above what was kept before it, is a violation.
+        self.assertTrue(rule.observe(121, CAPACITY))
+        self.assertEqual((121, 0.5), (rule.mu, rule.sigma))
+
+
+class LockUpTest(testtools.TestCase):
+    """A link that is idle for ten hours after a minute with bursts."""
+
+    def test_each_rule(self) -> None:
+        # Bursts of 800 in 20 of 60 s: mu 267, sigma 380, mu - 2 sigma < 0.
+        curve = ([800.0] * 5 + [0.0] * 10) * 4 + [0.0] * 36000
+        uppers = {}
+        for name in RESERVE_RULES:
+            rule = Reserve(c=2.0, size=60, min_headroom=0.02, rule=name,
+                           peak_size=3600)
+            for x in curve:
+                rule.observe(x, CAPACITY)
+            uppers[name] = rule.upper(CAPACITY)
+        self.assertGreater(uppers.pop(RESERVE_PAPER) or 0.0, CAPACITY)
+        self.assertEqual({RESERVE_PEAK: 20.0, 'paper_recent_sigma': 20.0},
+                         uppers)
 
 
 class MembersTest(testtools.TestCase):
@@ -193,6 +227,35 @@ class ResourceTest(testtools.TestCase):
         self.assertEqual((120, 100), (found.reserved(), found.reserve.mu))
         self.assertEqual(0, found.reserve.violations)
 
+    def test_highest_use(self) -> None:
+        found = resource(rule=RESERVE_PEAK)
+        self.feed(found, 100, 140, 100, 120)
+        self.assertEqual((160, 840), (found.reserved(), found.budget()))
+        self.feed(found, 300)
+        self.assertEqual((320, 1), (found.reserved(),
+                                    found.reserve.violations))
+        # It counts for nine samples more, one of them missing.
+        self.feed(found, *[100] * 4, None, *[100] * 4)
+        self.assertEqual(320, found.reserved())
+        self.feed(found, 100)
+        self.assertEqual(120, found.reserved())
+
+    def test_newcomer_and_the_highest_use(self) -> None:
+        """What is new is kept by itself, and part of all of it later."""
+        found = resource(rule=RESERVE_PEAK)
+        for x in (100.0, 160.0, 100.0, 100.0):
+            found.observe(x, CAPACITY, [(ONE, 100.0, None)])
+        for _ in range(3):
+            found.observe(150.0, CAPACITY,
+                          [(ONE, 100.0, None), (TWO, 50.0, 300.0)])
+            self.assertEqual(160 + 20 + 300, found.reserved())
+        found.observe(150.0, CAPACITY,
+                      [(ONE, 100.0, None), (TWO, 50.0, 300.0)])
+        self.assertEqual(210 + 20, found.reserved())
+        found.observe(100.0, CAPACITY, [(ONE, 100.0, None)])
+        self.assertEqual(160 + 20, found.reserved())
+        self.assertEqual(0, found.reserve.violations)
+
     def test_doubt(self) -> None:
         found = resource()
         self.feed(found, 100, 100, 100, 100)
@@ -231,7 +294,10 @@ class ResourceTest(testtools.TestCase):
         for path, value in (
                 (('x',), None), (('capacity',), 'x'), (('members',), [[1]]),
                 (('reserve', 'mu'), math.nan), (('reserve', 'sigma'), None),
-                (('reserve', 'window'), {}),
+                (('reserve', 'window'), {}), (('reserve', 'peaks'), {}),
+                (('reserve', 'peaks', 'largest'), 7),
+                (('reserve', 'peaks', 'largest'), [math.inf]),
+                (('reserve', 'peaks', 'filled'), -1),
                 (('reserve', 'violations'), -1)):
             state = json.loads(json.dumps(good))
             place = state
@@ -252,11 +318,22 @@ class ReasonTest(testtools.TestCase):
 
     def test_counts(self) -> None:
         """One workload is no plural."""
-        facts = {'x': 2.0, 'upper': 3.0, 'mu': 1.0, 'headroom': 1.0,
-                 'allotments': 1.0, 'budget': 4.0, 'samples': 1}
+        facts = {'x': 2.0, 'upper': 3.0, 'level': 1.0, 'headroom': 1.0,
+                 'allotments': 1.0, 'budget': 4.0, 'samples': 1,
+                 'reserve_rule': RESERVE_PEAK}
         for rule, count, end in (('learned', 1, ' for 1 workload'),
                                  ('learned', 2, ' for 2 workloads')):
             self.assertTrue(reason({**facts, 'rule': rule}, 'memory', 'GiB',
                                    1.0, count).endswith(end))
         self.assertIn(', 1 sample)', reason(
             {**facts, 'rule': 'learning'}, 'memory', 'GiB', 1.0, 1))
+
+    def test_level(self) -> None:
+        """It is named for what it is."""
+        facts = {'x': 2.0, 'upper': 3.0, 'level': 1.5, 'headroom': 1.0,
+                 'allotments': 0.5, 'budget': 4.0, 'samples': 9,
+                 'rule': 'holding'}
+        for rule, word in ((RESERVE_PEAK, 'highest'),
+                           (RESERVE_PAPER, 'mean')):
+            self.assertIn(f'keeps 3.00 ({word} 1.50 + headroom 1.00', reason(
+                {**facts, 'reserve_rule': rule}, 'memory', 'GiB', 1.0, 1))

@@ -14,6 +14,7 @@ from typing import Any
 
 import testtools
 
+from scavenger_openstack.algorithms.scavenger.params import RESERVE_PAPER
 from scavenger_openstack.algorithms.scavenger.scavenger import Controller
 from scavenger_openstack.algorithms.scavenger.scavenger import Params
 from scavenger_openstack.algorithms.scavenger.scavenger import samples
@@ -42,7 +43,8 @@ VM = Workload('vm', Priority.FOREGROUND, interfaces=('vf',),
               memory_allotment_bytes=2000.0 * MIB)
 # Windows of 4 and 3 samples, so that a curve fits on a screen.
 SMALL = Params(memory_window_s=4.0, network_window_s=3.0, ipc_window_s=3.0,
-               network_wait_s=0.0)
+               memory_peak_s=8.0, network_peak_s=6.0, network_wait_s=0.0)
+PAPER = dataclasses.replace(SMALL, reserve_rule=RESERVE_PAPER)
 
 
 def rates(workloads: Iterable[WorkloadRates], *, foreground_mib: float = 0,
@@ -210,18 +212,20 @@ class MemoryTest(testtools.TestCase):
         # 10000 - 7000 - 200 = 2800
         self.assertAlmostEqual(2800, sum(self.mib(found, A, B)))
         self.assertEqual(1, found.facts['memory']['violations'])
-        found = self.step(use(A, 1000), use(B, 1000), foreground_mib=7200)
+        found = self.step(use(A, 1000), use(B, 1000), foreground_mib=6900)
         self.assertAlmostEqual(2800, sum(self.mib(found, A, B)))
         self.assertEqual(1, found.facts['memory']['violations'])
 
-    def test_reserve_returns_after_w_low_samples(self) -> None:
-        self.learn()
-        self.step(use(A, 1000), foreground_mib=7000)
-        budgets = [sum(self.mib(self.step(
-            use(A, 1000), foreground_mib=5000), A)) for _ in range(4)]
-        for one, wanted in zip(budgets, (2800, 2800, 2800, 4800),
-                               strict=True):
-            self.assertAlmostEqual(wanted, one)
+    def test_when_the_reserve_returns(self) -> None:
+        """After the last 8 s without high use; the paper's rule after w low
+        samples."""
+        for params, ticks in ((SMALL, 8), (PAPER, 3)):
+            self.controller = Controller(params)
+            self.learn()
+            self.step(use(A, 1000), foreground_mib=7000)
+            for wanted in [2800] * ticks + [4800]:
+                found = self.step(use(A, 1000), foreground_mib=5000)
+                self.assertAlmostEqual(wanted, self.mib(found, A)[0])
 
     def test_newcomer_and_departure(self) -> None:
         self.learn()
@@ -354,21 +358,25 @@ class NetworkTest(testtools.TestCase):
                 found = controller.step(float(now), rates(
                     (use(VM, tx=3e5), use(A, tx=1e5 + inside)),
                     link_tx_bytes_per_s={'eth0': 4e5}))
-            self.assertAlmostEqual(3e5, found.facts['network']['eth0']['mu'])
+            self.assertAlmostEqual(
+                3e5, found.facts['network']['eth0']['level'])
             caps.append(value(found, A.id, EGRESS))
         self.assertAlmostEqual(680_000, caps[0])
         self.assertEqual(caps[0], caps[1])
 
-    def test_headroom_of_two_sigma(self) -> None:
-        for sent in (200_000.0, 300_000.0, 400_000.0):
-            found = self.step(use(A), sent=sent)
-        facts = found.facts['network']['eth0']
-        # mean 300000, squares 2 x 1e10 over 2: sigma 100000.
-        self.assertAlmostEqual(300_000, facts['mu'])
-        self.assertAlmostEqual(100_000, facts['sigma'])
-        self.assertAlmostEqual(200_000, facts['headroom'])
-        self.assertAlmostEqual(500_000, facts['upper'])
-        self.assertAlmostEqual(500_000, value(found, A.id, EGRESS))
+    def test_level_and_headroom(self) -> None:
+        # The paper: mean 300000, squares 2 x 1e10 over 2: sigma 100000.
+        for params, level, headroom in ((PAPER, 300_000, 200_000),
+                                        (SMALL, 400_000, 20_000)):
+            self.controller = Controller(params)
+            for sent in (200_000.0, 400_000.0, 300_000.0):
+                found = self.step(use(A), sent=sent)
+            facts = found.facts['network']['eth0']
+            self.assertAlmostEqual(level, facts['level'])
+            self.assertAlmostEqual(headroom, facts['headroom'])
+            self.assertAlmostEqual(level + headroom, facts['upper'])
+            self.assertAlmostEqual(LINK - level - headroom,
+                                   value(found, A.id, EGRESS))
 
     def test_a_link_that_vanishes(self) -> None:
         self.learn()
@@ -501,8 +509,9 @@ class CpuTest(testtools.TestCase):
         self.assertEqual(set(knobs.values()),
                          {cap.knob for cap in self.step(*workloads).caps})
         for name, knob in knobs.items():
+            switch: Any = {name: False}
             self.controller = Controller(
-                dataclasses.replace(SMALL, **{name: False}))
+                dataclasses.replace(SMALL, **switch))
             self.assertEqual(
                 set(knobs.values()) - {knob},
                 {cap.knob for cap in self.step(*workloads).caps})
@@ -542,17 +551,36 @@ class StateTest(testtools.TestCase):
                 found['ipc']['rule'])
 
     def test_older_than_the_window_is_learnt_again(self) -> None:
+        # Saved at 19; windows of 4, 3 and 3 s, peaks of 8 and 6 s.
+        for params, now, learning in (
+                (PAPER, 21.0, ''), (PAPER, 22.5, 'network ipc'),
+                (PAPER, 24.0, 'memory network ipc'),
+                (PAPER, 18.0, 'memory network ipc'),
+                (SMALL, 21.0, ''), (SMALL, 24.5, 'ipc'),
+                (SMALL, 26.0, 'network ipc'),
+                (SMALL, 28.0, 'memory network ipc'),
+                (SMALL, 18.0, 'memory network ipc')):
+            one, two = Controller(params), Controller(params)
+            self.run_some(one, 1, 20, noise=0.0)
+            two.load(one.state(), now)
+            self.assertEqual(tuple(
+                'learning' if name in learning else 'holding'
+                for name in ('memory', 'network', 'ipc')),
+                self.rules(two, now + 0.1), str((params, now)))
+
+    def test_peaks_grow_old_while_no_agent_runs(self) -> None:
+        """8 s after the high use it does not count any more."""
         one = Controller(SMALL)
-        self.run_some(one, 1, 20, noise=0.0)
-        state = one.state()
-        # Saved at 19; windows of 4, 3 and 3 s.
-        for now, wanted in ((21.0, ('holding', 'holding', 'holding')),
-                            (22.5, ('holding', 'learning', 'learning')),
-                            (24.0, ('learning', 'learning', 'learning')),
-                            (18.0, ('learning', 'learning', 'learning'))):
+        for tick in range(6):
+            one.step(float(tick), rates([use(A)], foreground_mib=3000))
+        one.step(6.0, rates([use(A)], foreground_mib=7000))
+        one.step(7.0, rates([use(A)], foreground_mib=3000))
+        for now, level in ((13.0, 7000), (15.0, 3000)):
             two = Controller(SMALL)
-            two.load(state, now)
-            self.assertEqual(wanted, self.rules(two, now + 0.1), str(now))
+            two.load(one.state(), now)
+            found = two.step(now, rates([use(A)], foreground_mib=3000))
+            self.assertAlmostEqual(
+                level, found.facts['memory']['level'] / MIB)
 
     def test_garbage(self) -> None:
         one = Controller(SMALL)
