@@ -65,3 +65,10 @@ class Packaging(testtools.TestCase):
     def test_every_unit_has_a_package(self) -> None:
         for path in (TOP / 'etc' / 'systemd').glob('*.service*'):
             self.assertIn(f',{path.name},', self.rules)
+
+    def test_every_profile_has_a_package_and_is_loaded(self) -> None:
+        top = TOP / 'etc' / 'apparmor.d'
+        for path in filter(pathlib.Path.is_file, top.rglob('*')):
+            self.assertIn(f' {path.relative_to(TOP)}', self.rules)
+            if path.parent == top:
+                self.assertIn(f' --profile-name={path.name}\n', self.rules)

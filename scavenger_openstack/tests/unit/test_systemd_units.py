@@ -19,6 +19,7 @@ from scavenger_openstack.conf import control as conf_control
 
 ETC = pathlib.Path(__file__).parents[3] / 'etc'
 UNITS = ETC / 'systemd'
+PROFILES = ETC / 'apparmor.d'
 AGENT = 'scavenger-agent.service'
 WATCHER = 'scavenger-restore.service'
 CONTROL = ('scavenger-conductor.service', 'scavenger-api.service.example',
@@ -43,6 +44,14 @@ def lines(name: str) -> list[list[str]]:
     """The words of each line of a file of sysusers.d or tmpfiles.d."""
     return [shlex.split(line) for line in (ETC / name).read_text().split('\n')
             if line and not line.startswith('#')]
+
+
+def profile(name: str) -> str:
+    """A profile of AppArmor with what of ours it includes."""
+    text = (PROFILES / name).read_text()
+    return text + ''.join(
+        profile(included) for included in re.findall(
+            r'^ *include <(abstractions/scavenger[\w-]*)>$', text, re.M))
 
 
 class Units(testtools.TestCase):
@@ -174,3 +183,31 @@ class Units(testtools.TestCase):
                              (found['Type'], found['NotifyAccess']), unit)
             # Many beats of the watcher, many ticks of the agent.
             self.assertGreaterEqual(int(found['WatchdogSec'][0]), 30)
+
+    def test_a_profile_that_is_not_loaded_keeps_no_unit_down(self) -> None:
+        for unit in (AGENT, WATCHER, *CONTROL):
+            [name] = settings(unit)['AppArmorProfile']
+            self.assertThat(name, testtools.matchers.StartsWith('-'))
+            name = name.removeprefix('-')
+            self.assertIn(f'\nprofile {name} ', profile(name))
+
+    def test_profiles_have_the_capabilities_of_their_units(self) -> None:
+        for unit in (AGENT, WATCHER, *CONTROL):
+            found = settings(unit)
+            self.assertEqual(
+                sorted(f'CAP_{name.upper()}' for name in re.findall(
+                    r'^ *capability (\w+),$',
+                    profile(found['AppArmorProfile'][0][1:]), re.M)),
+                sorted(filter(None, found['CapabilityBoundingSet'])), unit)
+
+    def test_apparmor_understands_the_profiles(self) -> None:
+        if not shutil.which('apparmor_parser'):
+            self.skipTest('needs apparmor_parser (Debian package apparmor)')
+        for unit in (AGENT, WATCHER, CONTROL[0]):
+            done = subprocess.run(
+                ['apparmor_parser', '--skip-kernel-load', '--skip-cache',
+                 '--Include', str(PROFILES),
+                 str(PROFILES / settings(unit)['AppArmorProfile'][0][1:])],
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                check=False, timeout=60)
+            self.assertEqual(0, done.returncode, done.stdout)

@@ -50,8 +50,8 @@ GROUPS = ('openstack.identity.v3', 'openstack.compute.v2',
           f'openstack.{plugin.API_NAME}.v1')
 
 SYSTEM = frozenset({
-    '/opt/scavenger/bin/pip', 'ansible-playbook', 'apt-get', 'chmod',
-    'chown', 'cp', 'curl',
+    '/opt/scavenger/bin/pip', 'ansible-playbook', 'apparmor_parser',
+    'apt-get', 'chmod', 'chown', 'cp', 'curl',
     'dpkg-buildpackage', 'editor', 'eval', 'grep', 'install', 'ip',
     'journalctl', 'ln', 'ls', 'mkdir', 'mysql', 'pip', 'pkg-config',
     'podman', 'python3', 'rabbitmqctl', 'rm',
