@@ -159,8 +159,8 @@ class IoBudget:
         :param quiet: it does not do more than its floors let it
         :param binding: a workload uses all that it may
         """
-        votes, held, newcomers, missing = self._look(now, foreground,
-                                                     quiet=quiet)
+        votes, held, newcomers, missing = self._read_waits(
+            now, foreground, quiet=quiet)
         if not self._levels:
             self.total, self.rule = None, 'off'
             return
@@ -199,11 +199,13 @@ class IoBudget:
                    most=max(most, low), binding=binding,
                    voted=bool(votes or held))
 
-    def _look(self, now: float, foreground: Iterable[WorkloadRates], *,
-              quiet: bool) -> tuple[list[Vote], list[Vote],
-                         list[tuple[Workload, Level, float | None]], int]:
-        """What votes, whose vote was counted before, what is learning (and
-        what is new of it), for how long none could."""
+    def _read_waits(
+            self, now: float, foreground: Iterable[WorkloadRates], *,
+            quiet: bool) -> tuple[list[Vote], list[Vote],
+                                  list[tuple[Workload, Level, float | None]],
+                                  int]:
+        """Return what votes, whose vote was counted before, what is learning
+        (and what is new of it), for how long none could."""
         levels: dict[tuple[str, float], Level] = {}
         votes: list[Vote] = []
         held: list[Vote] = []
@@ -229,12 +231,12 @@ class IoBudget:
                               self._best.of(workload))
             levels[key] = level
             level.missing = 0
-            news = level.news(x)
+            is_new = level.is_new(x)
             if not level.window.full:
-                newcomers.append((workload, level, x if news else None))
+                newcomers.append((workload, level, x if is_new else None))
                 continue
             vote = Vote(level, x / level.mu, ops or 1.0, workload.id)
-            if not news:
+            if not is_new:
                 held.append(vote)
                 continue
             votes.append(vote)
