@@ -47,6 +47,9 @@ SLICE_OPS_PER_S = 10.0
 """The kernel lets operations of a container through in slices of a tenth of a
 second, whole ones: of 19 a second, 10."""
 
+DEMAND_FACTOR = 1.25
+"""Demand of a workload over the operations that it does now: DESIGN 7.6."""
+
 RunKey = tuple[str, float]
 
 
@@ -166,7 +169,7 @@ class DiskShares:
         weights = self._weights(work)
         deficits = self._deficits(work, weights, budget)
         shares = split(
-            budget, [math.inf if use is None else use * p.demand_factor
+            budget, [math.inf if use is None else use * DEMAND_FACTOR
                      for use in work.uses],
             [weight * priority(rated) for weight, rated in
              zip(weights, deficits, strict=True)], work.floors)

@@ -35,6 +35,10 @@ from scavenger_openstack.algorithms.window import quantity
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadRates
 
+DEVIATIONS = 1.0
+"""Standard deviations of the time per operation that are tolerated, where
+that is more than ``wait_tolerance``: disks vary a lot by themselves."""
+
 ONE_FACTOR = 2.0
 """A single workload may be slower by so many times what all may on average:
 one says less about the disk than all of them."""
@@ -99,7 +103,7 @@ class IoBudget:
       background has its floors.  What comes later learns beside the others,
       which tell by how much the disk is slower at that moment.
     * All of them together, weighted by operations, are more than
-      ``wait_tolerance`` (and ``wait_c`` deviations) above their levels, or
+      ``wait_tolerance`` (and :data:`DEVIATIONS`) above their levels, or
       one is more than twice that: the total shrinks, at least by
       ``decrease_factor``, and by as much as the foreground is worse than
       tolerated.  Below half of
@@ -261,7 +265,7 @@ class IoBudget:
         spread = tolerated(
             math.hypot(*(vote.weight / total * vote.level.sigma
                          for vote in votes)),
-            len(self._last), c=p.wait_c, tolerance=p.wait_tolerance,
+            len(self._last), c=DEVIATIONS, tolerance=p.wait_tolerance,
             smoothing=smoothing)
         worst, self.by = strain(self._last, spread), 'all'
         if worst < -1 and len(self._last) == smoothing:
@@ -270,7 +274,7 @@ class IoBudget:
             self._last.clear()
         # A disk is slow for some seconds: successive samples are alike, so
         # the mean of some is hardly surer than one.
-        c = family_factor(p.wait_c, len(votes) + len(held), 1)
+        c = family_factor(DEVIATIONS, len(votes) + len(held), 1)
         for vote in (*votes, *held):
             level = vote.level
             if not level.last:

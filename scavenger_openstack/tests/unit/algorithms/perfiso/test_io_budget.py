@@ -78,7 +78,7 @@ class BudgetTest(testtools.TestCase):
 
     def make(self, smoothing: int = 1) -> IoBudget:
         return IoBudget(Params(
-            wait_c=1.0, wait_tolerance=0.1, wait_smoothing=smoothing,
+            wait_tolerance=0.1, wait_smoothing=smoothing,
             increase_share=0.1, decrease_factor=2.0, blind_ticks=3), SIZE)
 
     def see(self, *rates: WorkloadRates, used: float | None = 1e4,
