@@ -221,24 +221,24 @@ def play(stage: Stage, way: str, args: argparse.Namespace) -> Round:
                      (has_read(hog) - hogged) / MIB / took_s)
 
 
-def show(found: dict[str, list[Round]], args: argparse.Namespace) -> None:
+def show(rounds: dict[str, list[Round]], args: argparse.Namespace) -> None:
     print(f'Linux {platform.release()}, {os.cpu_count()} CPUs, cgroup '
           f'v{base.version()}; {HOST_MIB} MiB, of which files {FILES_MIB}; '
           f'the job reads {HOG_MIB} MiB; {RATE} requests of {FILE_KIB} KiB a '
           f'second; {args.rounds} rounds of {args.seconds:g} s')
-    quiet_ms = (1e3 * statistics.median(one.p99_s for one in found['quiet'])
-                if 'quiet' in found else None)
+    quiet_ms = (1e3 * statistics.median(x.p99_s for x in rounds['quiet'])
+                if 'quiet' in rounds else None)
     body = []
-    for way, every in found.items():
-        p99_ms = sorted(1e3 * one.p99_s for one in every)
+    for way, played in rounds.items():
+        p99_ms = sorted(1e3 * x.p99_s for x in played)
         median_ms = statistics.median(p99_ms)
         body.append((
             way,
-            f'{1e3 * statistics.median(one.p50_s for one in every):.2f}',
+            f'{1e3 * statistics.median(x.p50_s for x in played):.2f}',
             f'{median_ms:.2f} ({p99_ms[0]:.2f}-{p99_ms[-1]:.2f})',
             '' if quiet_ms is None else f'{median_ms / quiet_ms:.2f}',
-            f'{statistics.median(one.again for one in every):.1f}',
-            f'{statistics.median(one.hog for one in every):.0f}'))
+            f'{statistics.median(x.again for x in played):.1f}',
+            f'{statistics.median(x.hog for x in played):.0f}'))
     print('\n'.join(columns(('way', 'P50 ms', 'P99 ms', 'of quiet',
                              'read again MiB/s', 'job MiB/s'), body)))
 
@@ -257,15 +257,15 @@ def main() -> int:
         parser.error(f'no such way: {", ".join(wrong)}')
     if not shutil.which('nginx'):
         parser.error('nginx is not installed')
-    found: dict[str, list[Round]] = {}
+    rounds: dict[str, list[Round]] = {}
     with contextlib.ExitStack() as stack:
         stage = Stage(stack, args.directory)
         for number in range(args.rounds):
             for way in args.ways.split(','):
                 running_agent.show(f'round {number + 1} {way}')
-                found.setdefault(way, []).append(play(stage, way, args))
+                rounds.setdefault(way, []).append(play(stage, way, args))
     running_agent.show('')
-    show(found, args)
+    show(rounds, args)
     return 0
 
 

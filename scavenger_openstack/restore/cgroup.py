@@ -88,11 +88,15 @@ def mounts(table: str = '/proc/self/mountinfo',
         for line in file:
             row = _MOUNT.match(line)
             if row and row['kind'] in kinds:
-                point = re.sub(r'\\([0-7]{3})',
-                               lambda m: chr(int(m[1], 8)), row['point'])
-                points.append((point, row['kind'], os.makedev(
-                    int(row['major']), int(row['minor']))))
+                points.append((
+                    unescape(row['point']), row['kind'],
+                    os.makedev(int(row['major']), int(row['minor']))))
     return sorted(points, key=lambda mount: len(mount[0]))
+
+
+def unescape(path: str) -> str:
+    """Return a path of the kernel's lists of mounts as it is."""
+    return re.sub(r'\\([0-7]{3})', lambda m: chr(int(m[1], 8)), path)
 
 
 def check(action: RestoreAction) -> None:

@@ -47,6 +47,9 @@ SLICE_OPS_PER_S = 10.0
 """The kernel lets operations of a container through in slices of a tenth of a
 second, whole ones: of 19 a second, 10."""
 
+DEMAND_FACTOR = 1.25
+"""Demand of a workload over the operations that it does now: DESIGN 7.6."""
+
 RunKey = tuple[str, float]
 
 
@@ -114,34 +117,34 @@ class DiskShares:
                         tuple[float, float] | None]:
         """Return the limits of this disk, the facts, and the sum of all
         floors with the budget where they do not fit."""
-        some = Background(background)
-        budget, facts = self._observe(now, foreground, some)
-        if not some.keys or budget >= MOST_OPS_PER_S:
+        work = Background(background)
+        budget, facts = self._observe(now, foreground, work)
+        if not work.keys or budget >= MOST_OPS_PER_S:
             self.limits, self._done, self.busy = {}, {}, set()
             return [], facts, None
-        caps = self._share(some, budget)
+        caps = self._share(work, budget)
         facts['budget_ops_per_s'] = budget
         return caps, facts, (
-            (some.least, budget) if some.least > budget else None)
+            (work.least, budget) if work.least > budget else None)
 
     def _observe(self, now: float, foreground: Iterable[types.WorkloadRates],
-                 some: Background) -> tuple[float, dict[str, Any]]:
+                 work: Background) -> tuple[float, dict[str, Any]]:
         """Return what the background may do in all, and why."""
-        quiet = self._rests(some)
+        quiet = self._rests(work)
         most = self._params.max_ops_per_s or MOST_OPS_PER_S
         self._budget.observe(
-            now, foreground, used=some.used, floors=some.least, most=most,
+            now, foreground, used=work.used, floors=work.least, most=most,
             quiet=quiet, binding=any(
                 use is not None and part > 0 and use >= BINDING * let_through(
                     self.limits.get(key, math.inf))
-                for key, use, part in zip(some.keys, some.uses, some.parts,
+                for key, use, part in zip(work.keys, work.uses, work.parts,
                                           strict=True)))
         total = self._budget.total
         return most if total is None else min(most, total), {
-            **self._budget.facts(), 'used_ops_per_s': some.used,
-            'floors_ops_per_s': some.least, 'quiet': quiet}
+            **self._budget.facts(), 'used_ops_per_s': work.used,
+            'floors_ops_per_s': work.least, 'quiet': quiet}
 
-    def _rests(self, some: Background) -> bool:
+    def _rests(self, work: Background) -> bool:
         """Return whether the background does no more than its floors let it.
 
         What has had no counters for some ticks is taken to keep to its limit:
@@ -149,7 +152,7 @@ class DiskShares:
         """
         before, self._unknown = self._unknown, {}
         used = 0.0
-        for key, use, allowed in zip(some.keys, some.uses, some.allowed,
+        for key, use, allowed in zip(work.keys, work.uses, work.allowed,
                                      strict=True):
             if use is None:
                 ticks = self._unknown[key] = before.get(key, 0) + 1
@@ -158,25 +161,25 @@ class DiskShares:
                     used = math.inf
                     continue
             used += allowed if use is None else use
-        return used <= QUIET * math.fsum(some.allowed)
+        return used <= QUIET * math.fsum(work.allowed)
 
-    def _share(self, some: Background, budget: float) -> list[types.Cap]:
+    def _share(self, work: Background, budget: float) -> list[types.Cap]:
         """Split the budget.  Down to a share at once, up step by step."""
         p = self._params
-        weights = self._weights(some)
-        deficits = self._deficits(some, weights, budget)
+        weights = self._weights(work)
+        deficits = self._deficits(work, weights, budget)
         shares = split(
-            budget, [math.inf if use is None else use * p.demand_factor
-                     for use in some.uses],
+            budget, [math.inf if use is None else use * DEMAND_FACTOR
+                     for use in work.uses],
             [weight * priority(rated) for weight, rated in
-             zip(weights, deficits, strict=True)], some.floors)
+             zip(weights, deficits, strict=True)], work.floors)
         step = max(1.0, p.loosen_share * budget)
         why = self._reason(budget, len(shares))
         before = self.limits
         self.limits = {}
         caps = []
         for key, use, share, low, rated in zip(
-                some.keys, some.uses, shares, some.floors, deficits,
+                work.keys, work.uses, shares, work.floors, deficits,
                 strict=True):
             value = min(share, before.get(key, low) + step)
             # Whole ones, as they are read back.
@@ -197,7 +200,7 @@ class DiskShares:
         return any(own >= LEAST_OPS_PER_S
                    for own, *_ in self._done.get(key, ()))
 
-    def _weights(self, some: Background) -> list[float]:
+    def _weights(self, work: Background) -> list[float]:
         """Return what each weighs: nothing, while it does no operations.
 
         Else what is due to it would lie idle, and the others would always be
@@ -206,14 +209,14 @@ class DiskShares:
         return [
             weight if use is None or use >= LEAST_OPS_PER_S
             or self._is_busy(key) else 0.0
-            for key, use, weight in zip(some.keys, some.uses, some.weights,
+            for key, use, weight in zip(work.keys, work.uses, work.weights,
                                         strict=True)]
 
-    def _deficits(self, some: Background, weights: Sequence[float],
+    def _deficits(self, work: Background, weights: Sequence[float],
                   budget: float) -> list[float | None]:
         """Note what was done in this tick; Def of each over delta."""
         size = max(1, round(self._params.deficit_window_s / self._interval_s))
-        uses, all_parts = some.uses, parts_of(weights)
+        uses, all_parts = work.uses, parts_of(weights)
         curr = math.fsum(use for use in uses if use is not None)
         parts_left = iter(parts_of([
             weight for weight, use in zip(weights, uses, strict=True)
@@ -221,7 +224,7 @@ class DiskShares:
         before = self._done
         self._done = {}
         deficits: list[float | None] = []
-        for key, use, low, part in zip(some.keys, uses, some.floors,
+        for key, use, low, part in zip(work.keys, uses, work.floors,
                                        all_parts, strict=True):
             past = self._done[key] = before.get(key) or collections.deque(
                 maxlen=size)

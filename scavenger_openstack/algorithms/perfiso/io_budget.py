@@ -35,6 +35,10 @@ from scavenger_openstack.algorithms.window import quantity
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadRates
 
+DEVIATIONS = 1.0
+"""Standard deviations of the time per operation that are tolerated, where
+that is more than ``wait_tolerance``: disks vary a lot by themselves."""
+
 ONE_FACTOR = 2.0
 """A single workload may be slower by so many times what all may on average:
 one says less about the disk than all of them."""
@@ -99,7 +103,7 @@ class IoBudget:
       background has its floors.  What comes later learns beside the others,
       which tell by how much the disk is slower at that moment.
     * All of them together, weighted by operations, are more than
-      ``wait_tolerance`` (and ``wait_c`` deviations) above their levels, or
+      ``wait_tolerance`` (and :data:`DEVIATIONS`) above their levels, or
       one is more than twice that: the total shrinks, at least by
       ``decrease_factor``, and by as much as the foreground is worse than
       tolerated.  Below half of
@@ -159,8 +163,8 @@ class IoBudget:
         :param quiet: it does not do more than its floors let it
         :param binding: a workload uses all that it may
         """
-        votes, held, newcomers, missing = self._look(now, foreground,
-                                                     quiet=quiet)
+        votes, held, newcomers, missing = self._read_waits(
+            now, foreground, quiet=quiet)
         if not self._levels:
             self.total, self.rule = None, 'off'
             return
@@ -199,11 +203,13 @@ class IoBudget:
                    most=max(most, low), binding=binding,
                    voted=bool(votes or held))
 
-    def _look(self, now: float, foreground: Iterable[WorkloadRates], *,
-              quiet: bool) -> tuple[list[Vote], list[Vote],
-                         list[tuple[Workload, Level, float | None]], int]:
-        """What votes, whose vote was counted before, what is learning (and
-        what is new of it), for how long none could."""
+    def _read_waits(
+            self, now: float, foreground: Iterable[WorkloadRates], *,
+            quiet: bool) -> tuple[list[Vote], list[Vote],
+                                  list[tuple[Workload, Level, float | None]],
+                                  int]:
+        """Return what votes, whose vote was counted before, what is learning
+        (and what is new of it), for how long none could."""
         levels: dict[tuple[str, float], Level] = {}
         votes: list[Vote] = []
         held: list[Vote] = []
@@ -229,12 +235,12 @@ class IoBudget:
                               self._best.of(workload))
             levels[key] = level
             level.missing = 0
-            news = level.news(x)
+            is_new = level.is_new(x)
             if not level.window.full:
-                newcomers.append((workload, level, x if news else None))
+                newcomers.append((workload, level, x if is_new else None))
                 continue
             vote = Vote(level, x / level.mu, ops or 1.0, workload.id)
-            if not news:
+            if not is_new:
                 held.append(vote)
                 continue
             votes.append(vote)
@@ -259,7 +265,7 @@ class IoBudget:
         spread = tolerated(
             math.hypot(*(vote.weight / total * vote.level.sigma
                          for vote in votes)),
-            len(self._last), c=p.wait_c, tolerance=p.wait_tolerance,
+            len(self._last), c=DEVIATIONS, tolerance=p.wait_tolerance,
             smoothing=smoothing)
         worst, self.by = strain(self._last, spread), 'all'
         if worst < -1 and len(self._last) == smoothing:
@@ -268,7 +274,7 @@ class IoBudget:
             self._last.clear()
         # A disk is slow for some seconds: successive samples are alike, so
         # the mean of some is hardly surer than one.
-        c = family_factor(p.wait_c, len(votes) + len(held), 1)
+        c = family_factor(DEVIATIONS, len(votes) + len(held), 1)
         for vote in (*votes, *held):
             level = vote.level
             if not level.last:

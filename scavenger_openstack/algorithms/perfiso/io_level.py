@@ -41,8 +41,8 @@ class Level:
         self.missing = 0
         self.x: float | None = None
 
-    def news(self, x: float | None) -> bool:
-        """Whether this is another measurement than that of the last tick.
+    def is_new(self, x: float | None) -> bool:
+        """Return whether this is another measurement than the last tick's.
 
         libvirt is asked once in some ticks, and one answer is the same
         number in all of them.  No other workload measures the same twice, but

@@ -24,12 +24,6 @@ class Params:
                 'average over all foreground workloads; twice that for each '
                 'one. Less protects more and delays background work.',
         'min': 0.01, 'max': 10.0, 'source': 'not in the paper'})
-    wait_c: float = dataclasses.field(default=1.0, metadata={
-        'help': "Standard deviations of the foreground's time per disk "
-                'operation that are tolerated, where that is more than '
-                'wait_tolerance. More lets background work disturb disks '
-                'whose times vary a lot.',
-        'min': 0.0, 'max': 100.0, 'source': 'not in the paper'})
     wait_window_s: float = dataclasses.field(default=30.0, metadata={
         'help': 'Seconds of quiet disks in which it is learnt how long '
                 'operations of a foreground workload take undisturbed. For '
@@ -67,11 +61,6 @@ class Params:
                 'limit of one workload rises per tick at the most. Limits '
                 'fall at once.',
         'min': 0.001, 'max': 1.0, 'source': 'not in the paper'})
-    demand_factor: float = dataclasses.field(default=1.25, metadata={
-        'help': 'Demand of a background workload, as a multiple of the '
-                'operations that it does now. More lets each grow faster '
-                'and leaves less to the others.',
-        'min': 1.0, 'max': 10.0, 'source': 'not in the paper; DESIGN 7.6'})
     max_ops_per_s: float = dataclasses.field(default=0.0, metadata={
         'help': 'Disk operations per second of all background work '
                 'together on each disk, at the most. It also holds where '

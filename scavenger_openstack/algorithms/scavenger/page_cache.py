@@ -167,9 +167,12 @@ class PageCache:
             self._limits = {}
             self._facts = {'rule': 'off', 'why': 'not measurable here'}
             return None
-        every = [_held(rated, low)
-                 for rated, low in zip(background, floors, strict=True)]
-        uses = math.fsum(held.total for held in every)
+        workloads = [
+            Held((rated[0].id, rated[0].created_s),
+                 number(rated.memory_bytes) or 0.0,
+                 number(rated.page_cache_bytes) or 0.0, rated[0].vcpus, low)
+            for rated, low in zip(background, floors, strict=True)]
+        uses = math.fsum(held.total for held in workloads)
         recent = [*self._rates][-SMOOTHING:]
         rate = math.fsum(recent) / SMOOTHING
         headroom = self.params.min_headroom * total
@@ -178,7 +181,7 @@ class PageCache:
                    and rate > self.tolerated)
         if suffers:
             self._hold.want(now)
-            self._cut(every)
+            self._cut(workloads)
             self._learn(uses)
         else:
             self._least_ticks = 0
@@ -187,20 +190,20 @@ class PageCache:
                 if self._usual_rate() < LESS_USUAL * self._usual:
                     self._usual = self._usual_rate()
             if self._hold.release(now) or refaults is None:
-                self._cut(every, 0.0)
+                self._cut(workloads, 0.0)
             else:
-                self._grow(every, uses, max(0.0, free - headroom),
+                self._grow(workloads, uses, max(0.0, free - headroom),
                            STEP_SHARE * total)
         self._facts = {
             'rule': ('cutting' if suffers else 'holding' if self._hold.on
                      else 'blind' if refaults is None else 'growing'),
             'refault_bytes_per_s': rate, 'tolerated': self.tolerated,
             'free': free, 'used': uses,
-            'cache': math.fsum(held.cache for held in every),
+            'cache': math.fsum(held.cache for held in workloads),
             'limit': math.fsum(self._limits.values())}
         return [math.inf if number(rated.memory_bytes) is None
                 else self._limits[held.key]
-                for rated, held in zip(background, every, strict=True)]
+                for rated, held in zip(background, workloads, strict=True)]
 
     @property
     def tolerated(self) -> float:
@@ -213,10 +216,11 @@ class PageCache:
             DEVIATIONS * statistics.pstdev(self._rates)
             / math.sqrt(SMOOTHING))
 
-    def _cut(self, every: Iterable[Held], share: float = CUT_SHARE) -> None:
+    def _cut(self, workloads: Iterable[Held], share: float = CUT_SHARE
+             ) -> None:
         """Let nothing grow, and take a share of its cache from each."""
         before, self._limits = self._limits, {}
-        for held in every:
+        for held in workloads:
             least = max(held.low, held.used * (1 + GROWTH) + LEAST_CACHE)
             limit = before.get(held.key)
             if limit is None:
@@ -241,26 +245,26 @@ class PageCache:
             self._usual = self._usual_rate()
             self._least_ticks = 0
 
-    def _grow(self, every: Sequence[Held], uses: float, room: float,
+    def _grow(self, workloads: Sequence[Held], uses: float, room: float,
               step: float) -> None:
         """Let all grow into what is free, or by a step."""
         self._step_ticks += 1
         granted = min(max(self._granted, uses), uses + step)
         if self._step_ticks >= STEP_TICKS and any(
                 held.total >= (1 - SAME) * self._limits.get(held.key, 0.0)
-                for held in every):
+                for held in workloads):
             self._step_ticks = 0
             granted = uses + step
         granted = self._granted = max(granted, uses + room)
         before = self._limits
         factor = self.params.demand_factor
         shares = split(
-            granted, [held.total * factor for held in every],
-            [held.weight for held in every],
+            granted, [held.total * factor for held in workloads],
+            [held.weight for held in workloads],
             # None loses cache so that another might grow.
-            [max(held.low, held.total) for held in every])
+            [max(held.low, held.total) for held in workloads])
         self._limits = {}
-        for held, share in zip(every, shares, strict=True):
+        for held, share in zip(workloads, shares, strict=True):
             limit = before.get(held.key, 0.0)
             # Each write has a price.
             self._limits[held.key] = (
@@ -275,10 +279,3 @@ def reason(facts: Mapping[str, Any], count: int) -> str:
             f'{facts["tolerated"] / MIB:.2f}), {facts["free"] / MIB:.0f} MiB '
             f'are free, {count} background workload{"s" * (count != 1)} '
             f'may have {facts["limit"] / MIB:.0f} MiB with their cache')
-
-
-def _held(rated: WorkloadRates, low: float) -> Held:
-    return Held((rated[0].id, rated[0].created_s),
-                number(rated.memory_bytes) or 0.0,
-                number(rated.page_cache_bytes) or 0.0,
-                rated[0].vcpus, low)

@@ -224,7 +224,7 @@ class Controller:
 
     def _regulate_memory(self, tick: _Tick) -> dict[str, Any]:
         memory, rates, background = self._memory, tick.rates, tick.background
-        used = usage.known(rated.memory_bytes for rated in background)
+        used = [number(rated.memory_bytes) for rated in background]
         measured = [use for use in used if use is not None]
         memory.observe(
             usage.foreground_memory(
@@ -291,14 +291,13 @@ class Controller:
             if link not in rates.links and not senders:
                 del self._links[link]
                 continue
-            sent = usage.known(sender.net_tx_bytes_per_s for sender in senders)
+            sent = [number(sender.net_tx_bytes_per_s) for sender in senders]
             measured = [rate for rate in sent if rate is not None]
             resource.observe(
                 usage.foreground_rate(
                     rates.link_tx_bytes_per_s.get(link), sum(measured),
-                    sum(rate or 0.0 for rate in usage.known(
-                        rated.net_tx_bytes_per_s
-                        for rated in theirs.get(link, ())))),
+                    sum(number(rated.net_tx_bytes_per_s) or 0.0
+                        for rated in theirs.get(link, ()))),
                 rates.links.get(link),
                 [((rated[0].id, rated[0].created_s),
                   rated.net_tx_bytes_per_s, None)
@@ -341,7 +340,7 @@ class Controller:
         maximum = max(len(tick.rates.topology) or math.fsum(
             number(weight) or 0.0 for weight in weights),
                       minimum + self.params.ipc_quota_increase_cores)
-        used = usage.known(rated.cpu_cores for rated in background)
+        used = [number(rated.cpu_cores) for rated in background]
         if self.params.use_ipc:
             quota.observe(
                 tick.foreground, minimum=minimum, maximum=maximum,

@@ -124,12 +124,6 @@ def foreground_rate(sent: float | None, background: float,
     return 0.0 if -math.inf < x < 0 else x
 
 
-def known(values: Iterable[float | None]) -> list[float | None]:
-    """``None`` for what is not a number from 0 up."""
-    return [value if value is not None and 0 <= value < math.inf else None
-            for value in values]
-
-
 def by_link(workloads: Iterable[WorkloadRates],
             link_of: Mapping[str, str]) -> dict[str, list[WorkloadRates]]:
     """Workloads by the link that they send over, the first one that is known.

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import logging
 import os
 
+from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack import errors
 from scavenger_openstack import log_once
 
@@ -34,7 +35,7 @@ def whole_disks(root_dir: str = '/') -> tuple[str, ...]:
     top = f'{root_dir.rstrip("/")}/sys/block'
     numbers: dict[str, str] = {}
     below: set[str] = set()
-    for name in _names(top):
+    for name in proc.list_names(top):
         device = f'{top}/{name}'
         try:
             with open(f'{device}/size') as file:
@@ -44,7 +45,7 @@ def whole_disks(root_dir: str = '/') -> tuple[str, ...]:
             major = int(number.partition(':')[0])
         except (OSError, ValueError):
             continue  # hidden paths of a multipath disk have no number
-        slaves = _names(f'{device}/slaves')
+        slaves = proc.list_names(f'{device}/slaves')
         if slaves and os.path.isdir(f'{device}/mq'):
             below.update(slaves)
         elif slaves:
@@ -114,13 +115,6 @@ class Disks:
             return ''
         self._logged.over(('disk', device))
         return number
-
-
-def _names(path: str) -> list[str]:
-    try:
-        return sorted(os.listdir(path))
-    except OSError:
-        return []
 
 
 def _device_number(top: str) -> str:

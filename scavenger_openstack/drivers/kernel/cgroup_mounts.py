@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 import logging
-import re
 from typing import NamedTuple
 
 from scavenger_openstack import errors
 from scavenger_openstack import log_once
+from scavenger_openstack.restore import cgroup
 
 LOG = logging.getLogger(__name__)
 
@@ -54,8 +54,7 @@ def find_mounts(root_dir: str = '/',
             if len(row) >= 4]
     parts = _parts(f'{root}/proc/self/mountinfo')
     for fields in sorted(rows, key=lambda row: row[1] in parts):
-        path = root + re.sub(r'\\([0-7]{3})', lambda m: chr(int(m[1], 8)),
-                             fields[1])
+        path = root + cgroup.unescape(fields[1])
         if fields[2] == 'cgroup':
             for name in fields[3].split(','):
                 if name in V1_CONTROLLERS:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 import os
-import re
 import stat
+
+from scavenger_openstack.drivers.kernel import proc
+from scavenger_openstack.restore import cgroup
 
 UNKNOWN = ''
 """A place that is not known, or is not on this host."""
@@ -29,7 +31,7 @@ def of(path: str, root_dir: str = '/') -> tuple[str, ...]:
     """Return ``major:minor`` of the disks below a file, or of a device in
     ``/dev`` (a partition, a logical volume, a RAID).
 
-    :data:`UNKNOWN` stands for what is not told: a network file system, a
+    :data:`UNKNOWN` stands for what is not known: a network file system, a
     volume on another host, a device without a number.
     """
     root = root_dir.rstrip('/')
@@ -73,11 +75,8 @@ def _mounts(table: str) -> Iterator[tuple[str, str, str]]:
         fields, _, rest = line.partition(' - ')
         words, source = fields.split(' '), rest.split(' ')
         if len(words) > 4 and len(source) > 1:
-            yield _plain(words[4]), words[2], _plain(source[1])
-
-
-def _plain(text: str) -> str:
-    return re.sub(r'\\([0-7]{3})', lambda m: chr(int(m[1], 8)), text)
+            yield (cgroup.unescape(words[4]), words[2],
+                   cgroup.unescape(source[1]))
 
 
 def _whole_disks(number: str, root: str, deepest: int) -> Iterator[str]:
@@ -86,17 +85,14 @@ def _whole_disks(number: str, root: str, deepest: int) -> Iterator[str]:
     device = os.path.realpath(f'{root}/sys/dev/block/{number}')
     if os.path.exists(f'{device}/partition'):
         device = os.path.dirname(device)
-    found = _text(f'{device}/dev') if number else UNKNOWN
-    below = _text(f'{device}/loop/backing_file') if found else ''
-    try:
-        slaves = sorted(os.listdir(f'{device}/slaves')) if found else []
-    except OSError:
-        slaves = []
+    disk = _text(f'{device}/dev') if number else UNKNOWN
+    below = _text(f'{device}/loop/backing_file') if disk else ''
+    slaves = proc.list_names(f'{device}/slaves') if disk else []
     if not deepest or not (below or slaves) or (
             slaves and os.path.isdir(f'{device}/mq')):
         paths = [os.path.realpath(f'{device}/slaves/{slave}')
                  for slave in slaves]
-        yield UNKNOWN if any(map(_REMOTE.search, (device, *paths))) else found
+        yield UNKNOWN if any(map(_REMOTE.search, (device, *paths))) else disk
     elif below:
         yield from _whole_disks(_file_system(below, root), root, deepest - 1)
     else:

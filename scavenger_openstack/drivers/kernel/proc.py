@@ -123,7 +123,7 @@ def read_topology(root_dir: str = '/',
         online = online_cpus.counted()
     isolated = online_cpus.isolated(root_dir)
     nodes: dict[int, int] = {}
-    for name in _names(f'{top}/node'):
+    for name in list_names(f'{top}/node'):
         if name.startswith('node') and name[4:].isdigit():
             for cpu in _cpus(f'{top}/node/{name}/cpulist', logged):
                 nodes[cpu] = int(name[4:])
@@ -164,8 +164,8 @@ def siblings(cpu: int, root_dir: str = '/',
 def _llc(top: str, cpu: int, unknown: int, logged: log_once.LogOnce) -> int:
     best: tuple[int, int] = (0, unknown)
     cache = f'{top}/cpu/cpu{cpu}/cache'
-    for name in _names(cache):
-        level = _text(f'{cache}/{name}/level')
+    for name in list_names(cache):
+        level = read_text(f'{cache}/{name}/level')
         shared = _cpus(f'{cache}/{name}/shared_cpu_list', logged)
         if level.isdigit() and shared:
             best = max(best, (int(level), min(shared)))
@@ -174,7 +174,7 @@ def _llc(top: str, cpu: int, unknown: int, logged: log_once.LogOnce) -> int:
 
 def _cpus(path: str, logged: log_once.LogOnce) -> frozenset[int]:
     try:
-        cpus = parse_cpus(_text(path))
+        cpus = parse_cpus(read_text(path))
     except ValueError:
         if logged.due(path, cause=('CPU list', os.path.basename(path))):
             LOG.warning('%s does not hold a CPU list; it is not used%s', path,
@@ -184,7 +184,8 @@ def _cpus(path: str, logged: log_once.LogOnce) -> frozenset[int]:
     return cpus
 
 
-def _text(path: str) -> str:
+def read_text(path: str) -> str:
+    """Return the text of a file, '' where it cannot be read."""
     try:
         with open(path, encoding='utf-8', errors='replace') as file:
             return file.read().strip()
@@ -192,7 +193,8 @@ def _text(path: str) -> str:
         return ''
 
 
-def _names(path: str) -> list[str]:
+def list_names(path: str) -> list[str]:
+    """Return what is in a directory, sorted; none where it cannot be read."""
     try:
         return sorted(os.listdir(path))
     except OSError:
@@ -216,7 +218,7 @@ class Proc:
         self._fds: dict[str, int] = {}
         self._logged = logged or log_once.LogOnce()
         path = f'{self._root}/proc/sys/kernel/random/boot_id'
-        self.boot_id = _text(path)
+        self.boot_id = read_text(path)
         if not self.boot_id:
             raise errors.DriverError(f'cannot read {path}: mount /proc')
         self.cpu_model = self._cpu_model()
@@ -313,7 +315,7 @@ class Proc:
                         'read again', path, why)
 
     def _cpu_model(self) -> str | None:
-        for line in _text(f'{self._root}/proc/cpuinfo').splitlines():
+        for line in read_text(f'{self._root}/proc/cpuinfo').splitlines():
             key, _, value = line.partition(':')
             if key.strip() in ('model name', 'Model', 'cpu model'):
                 return value.strip()

@@ -8,6 +8,8 @@ import os
 import pathlib
 import re
 
+from scavenger_openstack.drivers.kernel import proc
+
 _PARTS = ('device/physfn', 'device/sfnum', 'parent')
 """Files of what shares the wire of another device: a virtual function, a
 subfunction, a partition of InfiniBand."""
@@ -41,7 +43,7 @@ def _is_hardware(device: pathlib.Path) -> bool:
         return True
     return os.path.lexists(device / 'device') and not (
         any(os.path.lexists(device / part) for part in _PARTS)
-        or _REPRESENTOR.fullmatch(_text(device / 'phys_port_name')))
+        or _REPRESENTOR.fullmatch(proc.read_text(f'{device}/phys_port_name')))
 
 
 def _whole(top: pathlib.Path, name: str) -> str:
@@ -66,14 +68,7 @@ def _whole(top: pathlib.Path, name: str) -> str:
 
 def _is_up(device: pathlib.Path) -> bool:
     try:
-        return (_text(device / 'operstate') == 'up'
-                and int(_text(device / 'speed')) > 0)
+        return (proc.read_text(f'{device}/operstate') == 'up'
+                and int(proc.read_text(f'{device}/speed')) > 0)
     except ValueError:
         return False
-
-
-def _text(path: pathlib.Path) -> str:
-    try:
-        return path.read_text(errors='replace').strip()
-    except OSError:
-        return ''

@@ -23,15 +23,10 @@ from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.drivers import base as drivers_base
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import base
+from scavenger_openstack.tests.unit.agent.loops import Wish as Wish
 from scavenger_openstack.tests import watching
-from scavenger_openstack.types import Ask
-from scavenger_openstack.types import Cap
-from scavenger_openstack.types import Decision
 from scavenger_openstack.types import HostSample
-from scavenger_openstack.types import Knob
-from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Mode
-from scavenger_openstack.types import Rates
 
 HOLD = """
 import sys, time
@@ -40,38 +35,6 @@ for i in range(0, len(data), 4096): data[i] = 1
 print('holding', flush=True)
 time.sleep(600)
 """
-
-
-class Wish:
-    """A controller that wants what the test tells it, and at once no more
-    what it does not."""
-
-    name = 'wish'
-    kind = 'regulator'
-    params_type = None
-    at_start: frozenset[str] = frozenset()
-
-    def __init__(self) -> None:
-        self.caps: tuple[Cap, ...] = ()
-        self.removal_reasons: dict[KnobKey, str] = {}
-        self.asks: tuple[Ask, ...] = ()
-
-    def want(self, *caps: tuple[str, Knob, float | str]) -> None:
-        self.removal_reasons |= {cap[:2]: 'a test' for cap in self.caps}
-        self.caps = tuple(Cap(*cap, self.name, 'a test') for cap in caps)
-
-    def tune(self, params: object) -> None:
-        """It has none."""
-
-    def step(self, now: float, rates: Rates) -> Decision:
-        return Decision(self.caps, removal_reasons=self.removal_reasons,
-                        asks=self.asks)
-
-    def state(self) -> dict[str, object]:
-        return {}
-
-    def load(self, state: object, now: float) -> None:
-        pass
 
 
 class Unsteady:

@@ -22,6 +22,7 @@ from scavenger_openstack import conf as conf_
 from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.tests.unit import host_tree
 from scavenger_openstack.tests import watching
+from scavenger_openstack.types import Ask
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Knob
@@ -44,6 +45,7 @@ class Wish:
     def __init__(self) -> None:
         self.caps: tuple[Cap, ...] = ()
         self.removal_reasons: dict[KnobKey, str] = {}
+        self.asks: tuple[Ask, ...] = ()
         self.seen: list[str] = []
         self.llc_ways: int | None = None
         self.shortage_bytes = 0.0
@@ -59,7 +61,7 @@ class Wish:
         self.llc_ways = rates.llc_ways
         self.seen = [one.workload.id for one in rates.workloads]
         return Decision(self.caps, shortage_bytes=self.shortage_bytes,
-                        removal_reasons=self.removal_reasons)
+                        removal_reasons=self.removal_reasons, asks=self.asks)
 
     def state(self) -> dict[str, object]:
         return {}

@@ -21,9 +21,9 @@ from scavenger_openstack.algorithms.perfiso.deficit import fair_part
 from scavenger_openstack.algorithms.perfiso.deficit import parts_of
 from scavenger_openstack.algorithms.perfiso.deficit import priority
 from scavenger_openstack.algorithms.perfiso.io_budget import judge
-from scavenger_openstack.algorithms.perfiso.io_params import MOST_OPS_PER_S
 from scavenger_openstack.algorithms.perfiso.io_budget import strain
 from scavenger_openstack.algorithms.perfiso.io_budget import tolerated
+from scavenger_openstack.algorithms.perfiso.io_params import MOST_OPS_PER_S
 from scavenger_openstack.algorithms.perfiso.io_shares import Controller
 from scavenger_openstack.algorithms.perfiso.io_shares import Params
 from scavenger_openstack.knobs import DEFAULT_FLOORS
@@ -46,12 +46,12 @@ STEADY = Workload('/steady', Priority.BACKGROUND)
 VM = Workload('vm', Priority.FOREGROUND)
 
 params = st.builds(
-    Params, wait_tolerance=st.floats(0.01, 1.0), wait_c=strategies.amounts(3),
+    Params, wait_tolerance=st.floats(0.01, 1.0),
     wait_window_s=st.sampled_from((2.0, float(SIZE))),
     wait_smoothing=st.integers(1, 5), increase_share=st.floats(0.05, 1.0),
     decrease_factor=st.floats(1.01, 8.0),
     deficit_window_s=st.sampled_from((1.0, 3.0, 10.0)),
-    loosen_share=st.floats(0.05, 1.0), demand_factor=st.floats(1.0, 4.0),
+    loosen_share=st.floats(0.05, 1.0),
     max_ops_per_s=st.sampled_from((0.0, 0.0, 15.0, 500.0)),
     blind_ticks=st.integers(0, 4))
 """Everything that can be tuned, but with windows of a few samples."""
