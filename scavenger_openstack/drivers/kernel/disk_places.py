@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 import os
+import re
 import stat
 
 from scavenger_openstack.drivers.kernel import proc
