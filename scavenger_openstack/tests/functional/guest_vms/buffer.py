@@ -286,7 +286,7 @@ class BufferTest(testtools.TestCase):
         self.assertEqual({}, host.isolation()['left_out'])
         # Of an emulated host each CPU may stand still for a while: what has
         # to hold is most of the time, and what lacks it is short.
-        self.assertGreater(observed['enough_share'], 0.8)
+        self.assertGreater(observed['enough_share'], 0.7)
         self.assertLess(observed['low_ms']['median'], 20)
 
     def test_2_killed(self) -> None:
