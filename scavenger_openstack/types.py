@@ -100,6 +100,9 @@ class Cpu(NamedTuple):
 KnobKey = tuple[str, Knob]
 """A workload's (or group's) id and one of its knobs."""
 
+RunKey = tuple[str, float]
+"""Of a workload from its making to its end: ``Workload.run``."""
+
 Floor = Mapping[Knob, float]
 """Values below which no limit of a workload goes."""
 
@@ -146,6 +149,11 @@ class Workload:
     created_s: float = 0.0
     dedicated_cpus: frozenset[int] | None = None
     memory_kept: str = ''
+
+    @property
+    def run(self) -> RunKey:
+        """What differs once a workload is made again under its id."""
+        return self.id, self.created_s
 
     @property
     def limit_ids(self) -> tuple[str, ...]:

@@ -50,8 +50,6 @@ second, whole ones: of 19 a second, 10."""
 DEMAND_FACTOR = 1.25
 """Demand of a workload over the operations that it does now: DESIGN 7.6."""
 
-RunKey = tuple[str, float]
-
 
 class Background:
     """The background workloads of one tick, each in its place.
@@ -64,8 +62,7 @@ class Background:
                  'least', 'allowed')
 
     def __init__(self, rates: Sequence[types.WorkloadRates]) -> None:
-        self.keys: list[RunKey] = [
-            (rated[0].id, rated[0].created_s) for rated in rates]
+        self.keys = [rated[0].run for rated in rates]
         self.uses = [signals.number(rated.io_ops_per_s) for rated in rates]
         self.floors = [max(LEAST_OPS_PER_S, low)
                        for low in floors_of(rates, KNOB)]
@@ -102,10 +99,11 @@ class DiskShares:
         self._interval_s = interval_s
         self._budget = IoBudget(
             params, samples(params.wait_window_s, interval_s), best)
-        self._done: dict[RunKey, collections.deque[tuple[float, ...]]] = {}
-        self._unknown: dict[RunKey, int] = {}
-        self.limits: dict[RunKey, float] = {}
-        self.busy: set[RunKey] = set()
+        self._done: dict[types.RunKey,
+                         collections.deque[tuple[float, ...]]] = {}
+        self._unknown: dict[types.RunKey, int] = {}
+        self.limits: dict[types.RunKey, float] = {}
+        self.busy: set[types.RunKey] = set()
 
     def tune(self, params: Params) -> None:
         """Go on with other constants; what was learnt stays."""
@@ -195,7 +193,7 @@ class DiskShares:
         self.busy.intersection_update(self.limits)
         return caps
 
-    def _is_busy(self, key: RunKey) -> bool:
+    def _is_busy(self, key: types.RunKey) -> bool:
         """Return whether a workload did some operations lately."""
         return any(own >= LEAST_OPS_PER_S
                    for own, *_ in self._done.get(key, ()))

@@ -32,6 +32,7 @@ from scavenger_openstack.algorithms.scavenger.quota import next_quota
 from scavenger_openstack.algorithms.scavenger.quota import Verdict
 from scavenger_openstack.algorithms import signals
 from scavenger_openstack.algorithms.window import quantity
+from scavenger_openstack.types import RunKey
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadRates
 
@@ -147,7 +148,7 @@ class IoBudget:
         self._size = size
         self._smoothing = params.wait_smoothing
         self._best = best or BestWaits()
-        self._levels: dict[tuple[str, float], Level] = {}
+        self._levels: dict[RunKey, Level] = {}
         self._last: collections.deque[float] = collections.deque(
             maxlen=self._smoothing)
         self._peak = 0.0
@@ -210,14 +211,14 @@ class IoBudget:
                                   int]:
         """Return what votes, whose vote was counted before, what is learning
         (and what is new of it), for how long none could."""
-        levels: dict[tuple[str, float], Level] = {}
+        levels: dict[RunKey, Level] = {}
         votes: list[Vote] = []
         held: list[Vote] = []
         newcomers: list[tuple[Workload, Level, float | None]] = []
         missing = 0
         for rated in foreground:
             workload = rated[0]
-            key = (workload.id, workload.created_s)
+            key = workload.run
             level = self._levels.get(key)
             x = signals.io_wait(rated)
             ops = signals.number(rated.io_ops_per_s)

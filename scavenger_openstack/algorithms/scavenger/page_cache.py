@@ -44,11 +44,10 @@ from scavenger_openstack.algorithms.max_min import split
 from scavenger_openstack.algorithms.scavenger.params import Params
 from scavenger_openstack.algorithms.signals import number
 from scavenger_openstack.types import Rates
+from scavenger_openstack.types import RunKey
 from scavenger_openstack.types import WorkloadRates
 
 MIB = 2.0 ** 20
-
-RunKey = tuple[str, float]
 
 SMOOTHING = 3
 """Samples of R whose mean is judged: a burst is no shortage."""
@@ -168,8 +167,7 @@ class PageCache:
             self._facts = {'rule': 'off', 'why': 'not measurable here'}
             return None
         workloads = [
-            Held((rated[0].id, rated[0].created_s),
-                 number(rated.memory_bytes) or 0.0,
+            Held(rated[0].run, number(rated.memory_bytes) or 0.0,
                  number(rated.page_cache_bytes) or 0.0, rated[0].vcpus, low)
             for rated, low in zip(background, floors, strict=True)]
         uses = math.fsum(held.total for held in workloads)

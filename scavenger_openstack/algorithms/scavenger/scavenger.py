@@ -231,7 +231,7 @@ class Controller:
                 rates.memory_total_bytes, rates.memory_available_bytes,
                 sum(measured)),
             rates.memory_total_bytes,
-            [((rated[0].id, rated[0].created_s), rated.memory_bytes,
+            [(rated[0].run, rated.memory_bytes,
               rated[0].memory_allotment_bytes) for rated in tick.foreground],
             certain=len(measured) == len(used))
         facts = memory.facts()
@@ -299,8 +299,7 @@ class Controller:
                     sum(number(rated.net_tx_bytes_per_s) or 0.0
                         for rated in theirs.get(link, ()))),
                 rates.links.get(link),
-                [((rated[0].id, rated[0].created_s),
-                  rated.net_tx_bytes_per_s, None)
+                [(rated[0].run, rated.net_tx_bytes_per_s, None)
                  for rated in theirs.get(link, ())],
                 certain=len(measured) == len(sent))
             facts[link] = resource.facts()

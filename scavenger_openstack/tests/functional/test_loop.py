@@ -337,15 +337,7 @@ class LoopTest(LoopTestCase):
 
     def test_the_fast_loop_ends_before_all_is_removed(self) -> None:
         """Else it takes away again what has no lease any more."""
-        if len(os.sched_getaffinity(0)) < 2:
-            self.skipTest('needs two CPUs')
-        before = self.cpu_set()
-        busy = self.keep_busy()
-        loop = self.loop(isolated=True)
-        self.addCleanup(loop.close)
-        loop.tick(self.now)
-        self.wait_for('the set is narrowed',
-                      lambda: self.cpu_set() != before)
+        before, busy, loop = self.narrowed()
         self.assertEqual([], loop.close())
         # Room, and none again: it would answer that in milliseconds.
         for process in busy:
@@ -359,15 +351,7 @@ class LoopTest(LoopTestCase):
             time.sleep(0.01)
 
     def test_the_stop_file_ends_the_fast_loop(self) -> None:
-        if len(os.sched_getaffinity(0)) < 2:
-            self.skipTest('needs two CPUs')
-        before = self.cpu_set()
-        self.keep_busy()
-        loop = self.loop(isolated=True)
-        self.addCleanup(loop.close)
-        loop.tick(self.now)
-        self.wait_for('the set is narrowed',
-                      lambda: self.cpu_set() != before)
+        before, _, loop = self.narrowed()
         (self.state_dir / 'stop').touch()
         self.assertTrue(loop.tick(self.now).stopped)
         self.assertEqual((before, {}),
@@ -380,16 +364,8 @@ class LoopTest(LoopTestCase):
 
     def test_the_fast_loop_ends_where_the_host_cannot_be_read(self) -> None:
         """Else its limits come back without a lease when all is stopped."""
-        if len(os.sched_getaffinity(0)) < 2:
-            self.skipTest('needs two CPUs')
-        before = self.cpu_set()
-        self.keep_busy()
-        loop = self.loop(isolated=True)
-        self.addCleanup(loop.close)
         others = set(threading.enumerate())
-        loop.tick(self.now)
-        self.wait_for('the set is narrowed',
-                      lambda: self.cpu_set() != before)
+        before, _, loop = self.narrowed()
         self.driver.blind = True
         loop.tick(self.now)
         self.assertNotEqual(before, self.cpu_set())
@@ -399,6 +375,21 @@ class LoopTest(LoopTestCase):
                          (self.cpu_set(), dict(self.leases.held())))
         self.assertNotIn('fast-loop', [
             thread.name for thread in {*threading.enumerate()} - others])
+
+    def narrowed(self) -> tuple[str, list[subprocess.Popen[str]],
+                                loop_.Loop]:
+        """Return the CPU set before, what keeps the CPUs busy, and a loop
+        whose fast loop has narrowed the set."""
+        if len(os.sched_getaffinity(0)) < 2:
+            self.skipTest('needs two CPUs')
+        before = self.cpu_set()
+        busy = self.keep_busy()
+        loop = self.loop(isolated=True)
+        self.addCleanup(loop.close)
+        loop.tick(self.now)
+        self.wait_for('the set is narrowed',
+                      lambda: self.cpu_set() != before)
+        return before, busy, loop
 
     def keep_busy(self) -> list[subprocess.Popen[str]]:
         return [self.spawn('while True: pass', self.tree, '/batch/a')

@@ -21,6 +21,7 @@ import fixtures
 import testtools
 
 from scavenger_openstack.ibench import build
+from scavenger_openstack.tests.unit.benchmarks import scripts
 
 TOP = pathlib.Path(__file__).parents[4]
 WHERE = TOP / 'benchmarks/ibench'
@@ -30,12 +31,7 @@ class IbenchTestCase(testtools.TestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        if not WHERE.exists():
-            self.skipTest('no benchmarks/ beside the package: run the tests '
-                          'from a checkout')
-        self.useFixture(fixtures.PythonPathEntry(str(WHERE)))
-        self.addCleanup(lambda: [sys.modules.pop(path.stem, None)
-                                 for path in WHERE.glob('*.py')])
+        scripts.use(self, WHERE)
 
     def load(self, name: str) -> Any:
         return importlib.import_module(name)
@@ -98,10 +94,7 @@ class Cores(IbenchTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        where = TOP / 'benchmarks/simulated'
-        self.useFixture(fixtures.PythonPathEntry(str(where)))
-        self.addCleanup(lambda: [sys.modules.pop(path.stem, None)
-                                 for path in where.glob('*.py')])
+        scripts.use(self, TOP / 'benchmarks/simulated')
 
     def test_programs_go_where_they_lose_least(self) -> None:
         """What needs a fast core gets one, and what is hurt by the other's

@@ -8,11 +8,12 @@ import dataclasses
 import importlib
 import pathlib
 import random
-import sys
 from typing import Any
 
 import fixtures
 import testtools
+
+from scavenger_openstack.tests.unit.benchmarks import scripts
 
 TOP = pathlib.Path(__file__).parents[4]
 FOLDER = TOP / 'benchmarks/simulated'
@@ -25,12 +26,7 @@ class Cluster(testtools.TestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        if not FOLDER.exists():
-            self.skipTest('no benchmarks/ beside the package: run the tests '
-                          'from a checkout')
-        self.useFixture(fixtures.PythonPathEntry(str(FOLDER)))
-        self.addCleanup(lambda: [sys.modules.pop(path.stem, None)
-                                 for path in FOLDER.glob('*.py')])
+        scripts.use(self, FOLDER)
         self.cluster = importlib.import_module('ibench_cluster')
         self.scheduling = importlib.import_module('ibench_scheduling')
         self.machine = self.cluster.REFERENCE

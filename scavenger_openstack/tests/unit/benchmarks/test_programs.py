@@ -20,6 +20,7 @@ import fixtures
 import testtools
 
 from scavenger_openstack.tests.unit.benchmarks import help_of
+from scavenger_openstack.tests.unit.benchmarks import scripts
 
 TOP = pathlib.Path(__file__).parents[4]
 FIGURES = TOP / 'benchmarks/simulated/simulator_figures.py'
@@ -143,10 +144,7 @@ class Programs(testtools.TestCase):
 
     def test_the_figures_of_the_papers(self) -> None:
         """One as its command, and one run with the fast loop."""
-        self.useFixture(fixtures.PythonPathEntry(str(FIGURES.parent)))
-        self.addCleanup(lambda: [
-            sys.modules.pop(path.stem, None)
-            for path in FIGURES.parent.glob('*.py')])
+        scripts.use(self, FIGURES.parent)
         figures = importlib.import_module(FIGURES.stem)
         out = io.StringIO()
         with fixtures.MonkeyPatch('sys.stdout', out), \

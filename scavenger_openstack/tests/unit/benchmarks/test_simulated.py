@@ -7,10 +7,8 @@ from __future__ import annotations
 import functools
 import importlib
 import pathlib
-import sys
 from typing import Any
 
-import fixtures
 import testtools
 
 from scavenger_openstack.algorithms import attribution
@@ -20,6 +18,7 @@ from scavenger_openstack.algorithms.profile_estimate import Target
 from scavenger_openstack.laboratory import bench
 from scavenger_openstack.laboratory import catalogue
 from scavenger_openstack.simulator import scenario
+from scavenger_openstack.tests.unit.benchmarks import scripts
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
@@ -54,12 +53,7 @@ class Simulated(testtools.TestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        if not FOLDER.exists():
-            self.skipTest('no benchmarks/ beside the package: run the tests '
-                          'from a checkout')
-        self.useFixture(fixtures.PythonPathEntry(str(FOLDER)))
-        self.addCleanup(lambda: [sys.modules.pop(path.stem, None)
-                                 for path in FOLDER.glob('*.py')])
+        scripts.use(self, FOLDER)
         self.detection = importlib.import_module('detection')
         self.capped_runs = importlib.import_module('capped_runs')
 
