@@ -8,6 +8,8 @@ say: ``python -m scavenger_openstack.tests.functional.test_guest_packages``.
 
 from __future__ import annotations
 
+import datetime
+from email import utils
 import os
 import pathlib
 import re
@@ -28,7 +30,8 @@ STEPS = 'scavenger_openstack/tests/functional/guest_packages.sh'
 BUILD_S = 3600
 GUEST_S = 5400
 
-NEEDED = {'dpkg-buildpackage': 'dpkg-dev', 'dh': 'debhelper', 'git': 'git',
+NEEDED = {'dpkg-buildpackage': 'dpkg-dev', 'dh': 'debhelper',
+          'dh_apparmor': 'dh-apparmor', 'lintian': 'lintian', 'git': 'git',
           'cc': 'gcc', 'qemu-system-x86_64': 'qemu-system-x86',
           'debootstrap': 'debootstrap', 'ssh': 'openssh-client',
           'mkfs.ext4': 'e2fsprogs'}
@@ -38,8 +41,8 @@ NAMES = {'python3-scavenger-openstack', 'scavenger-agent', 'scavenger-api',
          'scavenger-client', 'scavenger-common', 'scavenger-conductor',
          'scavenger-control', 'scavenger-dashboard'}
 
-DONE = ['install', 'observe', 'enforce', 'half_an_upgrade', 'upgrade',
-        'refuse_removal', 'remove', 'purge']
+DONE = ['install', 'observe', 'confine', 'control', 'enforce',
+        'half_an_upgrade', 'upgrade', 'refuse_removal', 'remove', 'purge']
 
 
 def why_not() -> str:
@@ -65,9 +68,13 @@ def build(directory: pathlib.Path, *versions: str) -> list[pathlib.Path]:
          '--no-hardlinks', f'file://{TOP}', str(clone)], check=True)
     changelog = clone / 'debian' / 'changelog'
     entry = changelog.read_text()
-    for version in versions:
-        changelog.write_text(re.sub(r'\(.*?\)', f'({version})', entry,
-                                    count=1) + '\n' + entry)
+    *words, date = entry.strip().split('  ')
+    for hours, version in enumerate(versions, 1):
+        later = utils.format_datetime(utils.parsedate_to_datetime(date)
+                                      + datetime.timedelta(hours=hours))
+        changelog.write_text(re.sub(r'\(.*?\)', f'({version})',
+                                    '  '.join([*words, later]), count=1)
+                             + '\n\n' + entry)
         began = time.monotonic()
         subprocess.run(['dpkg-buildpackage', '-us', '-uc', '-b'], cwd=clone,
                        check=True, stdout=subprocess.PIPE, text=True,
@@ -81,6 +88,16 @@ def build(directory: pathlib.Path, *versions: str) -> list[pathlib.Path]:
             print(f'    {path.name}: {path.stat().st_size / 2**20:.1f} MiB')
             path.rename(built[-1] / path.name)
     return built
+
+
+def hints(directory: pathlib.Path) -> str:
+    """Return what lintian prints where it has an error or a warning."""
+    done = subprocess.run(
+        ['lintian', '--fail-on', 'error,warning',
+         *sorted(map(str, directory.glob('*.deb')))],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        check=False, timeout=BUILD_S)
+    return done.stdout if done.returncode else ''
 
 
 def run_guest(*packages: pathlib.Path) -> subprocess.CompletedProcess[str]:
@@ -105,13 +122,14 @@ class Packages(testtools.TestCase):
         """Observe, enforce, upgrade with a limit in force, remove, purge."""
         directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         try:
-            packages = build(directory, '0.1.0', '0.1.1')
+            packages = build(directory, '0.1.1', '0.1.2')
         except subprocess.CalledProcessError as exc:
             self.addDetail('build', content.text_content(exc.stdout))
             raise
         for path in packages:
             self.assertEqual(NAMES, {deb.name.partition('_')[0]
                                      for deb in path.iterdir()})
+            self.assertEqual('', hints(path))
         done = run_guest(*packages)
         print(done.stdout)
         self.addDetail('guest', content.text_content(done.stdout))
@@ -124,6 +142,6 @@ if __name__ == '__main__':
     with tempfile.TemporaryDirectory() as name:
         outcome = run_guest(*(
             map(pathlib.Path, sys.argv[1:3]) if len(sys.argv) == 3
-            else build(pathlib.Path(name), '0.1.0', '0.1.1')))
+            else build(pathlib.Path(name), '0.1.1', '0.1.2')))
         print(outcome.stdout)
         sys.exit(outcome.returncode)
