@@ -95,7 +95,7 @@ watched() {
 # What AppArmor refused to a unit, from the kernel's log.
 denials() {
     journalctl --no-pager -q -o cat --since "$since" _TRANSPORT=kernel + _TRANSPORT=audit \
-        | sed -n '/apparmor="DENIED".*scavenger-/p' | sort -u
+        | sed -n '/apparmor="DENIED".* profile="scavenger-/p' | sort -u
 }
 
 denied() {
