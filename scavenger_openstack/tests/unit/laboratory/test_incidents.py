@@ -15,6 +15,7 @@ from scavenger_openstack.agent.loop import Loop
 from scavenger_openstack.algorithms import attribution
 from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack.events import Event
+from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.laboratory.agent_parts import InlineExecutor
 from scavenger_openstack.laboratory.agent_parts import SimulatedLeases
 from scavenger_openstack.laboratory import bench
@@ -56,8 +57,11 @@ class Lines:
                 incident = self.open[name]
                 # The line that it is back may be held back.
                 self._case.assertIn(event.workload, [
-                    suspect.workload for suspect in incident.suspects
-                    if suspect.antagonist])
+                    *[suspect.workload for suspect in incident.suspects
+                      if suspect.antagonist],
+                    # Nothing is named by what is only tried.
+                    *[ground.workload for ground in incident.grounds
+                      if ground.kind == GroundKind.EXPERIMENT]])
 
     def _incident(self, event: report.Incident) -> None:
         case = self._case
