@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 TOP = pathlib.Path(__file__).parents[3]
 SOURCE = TOP / 'doc/source'
-PAGES = tuple(sorted(path for folder in ('start', 'install', 'operate')
-                     for path in (SOURCE / folder).glob('*.rst')))
+PAGES = (*sorted(path for folder in ('start', 'install', 'operate')
+                 for path in (SOURCE / folder).glob('*.rst')),
+         SOURCE / 'reference/confinement.rst')
 
 INNER = re.compile(r'\$\(([^()]*)\)')
 """A command whose output is part of another command."""
