@@ -53,6 +53,12 @@ IO = (Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S)
 _HIGH = Entry('memory.high')
 _MAX = Entry('memory.max')
 
+MEMORY_ROOM = 64 * MIB
+"""memory.max is so much, and an eighth of the limit, above memory.high: at an
+eighth the kernel lets a thread sleep for about one second per 64 pages that it
+charges.  So growth waits for the limit of a later tick, not for the OOM
+killer, which nothing here may call."""
+
 
 def write_quota(d: CgroupDirectory, entry: Entry, text: str, *,
                 quota_us: int, period_us: int) -> None:
@@ -271,33 +277,52 @@ def _limits_v2(d: CgroupDirectory) -> tuple[float, float]:
     return (math.inf if high < 0 else high, math.inf if most < 0 else most)
 
 
+def _memory_max(d: CgroupDirectory, limit: int,
+                original: Sequence[base.RestoreAction]) -> int:
+    """Return memory.max for a memory.high, never above that before us."""
+    own = d.before(_MAX, original)
+    most = limit + limit // 8 + MEMORY_ROOM
+    return most if own == 'max' else max(limit, min(most, int(own)))
+
+
 def _read_memory_v2(d: CgroupDirectory, state: base.KnobState | None
                     ) -> Value | None:
     high, most = _limits_v2(d)
-    # A memory.high of ours alone is what a refused write left: it slows
-    # growth, but the limit is not met.
-    refused = (state is not None and state.ours is None and high < most
-               and d.read(_HIGH.file) != d.before(
-                   _HIGH, state.original.actions))
+    # A memory.high of ours alone, with more than that in use, is what a
+    # refused write left: it slows growth, but the limit is not met.
+    refused = False
+    if state is not None and state.ours is None and high < most:
+        original = state.original.actions
+        refused = d.read(_HIGH.file) != d.before(_HIGH, original) and (
+            most != _memory_max(d, int(high), original)
+            or _excess_bytes(d, int(high)) > 0)
     in_force = most if refused else min(high, most)
     return None if in_force == math.inf else int(in_force)
 
 
-def _write_memory_v2(d: CgroupDirectory, value: Value) -> None:
-    limit = int(number(Knob.MEMORY_BYTES, value))
-    high, most = _limits_v2(d)
-    if limit > most:  # so that high never stands above max on the way up
-        d.put(_MAX, str(limit))
-    d.put(_HIGH, str(limit))
-    # memory.max below what cannot be reclaimed would call the OOM killer,
-    # and killing is not what a limit was asked for.
+def _excess_bytes(d: CgroupDirectory, limit: int) -> int:
+    """Return what is in use above a limit, 0 where the kernel could drop as
+    much."""
     use = d.read_int('memory.current')
-    if use <= limit:
-        d.put(_MAX, str(limit))
-    elif use - memory.droppable_bytes(d) > limit:
-        raise _refused(d, limit, use)
-    # Else the rest (reclaimable slab, mostly) is no use in the sense of
-    # memory_bytes: nothing to refuse.  memory.high holds alone.
+    return (use - limit if use > limit
+            and use - memory.droppable_bytes(d) > limit else 0)
+
+
+def _write_memory_v2(d: CgroupDirectory, value: Value,
+                     original: Sequence[base.RestoreAction]) -> None:
+    limit = int(number(Knob.MEMORY_BYTES, value))
+    _, before = _limits_v2(d)
+    most = _memory_max(d, limit, original)
+    if most > before:  # so that high never stands above max on the way up
+        d.put(_MAX, str(most))
+    d.put(_HIGH, str(limit))
+    if excess := _excess_bytes(d, limit):
+        raise _refused(d, limit, limit + excess)
+    # memory.max below what is in use could call the OOM killer, and killing
+    # is not what a limit was asked for.  What is above it (reclaimable slab,
+    # mostly) is no use in the sense of memory_bytes: nothing to refuse.
+    if d.read_int('memory.current') <= most < before:
+        d.put(_MAX, str(most))
 
 
 # --- block I/O
@@ -424,8 +449,7 @@ def rules(devices: Callable[[], tuple[str, ...]]
                                        _write_memory_v1,
                                        _only('memory.limit_in_bytes')),
         (Knob.MEMORY_BYTES, 2): Rule(
-            'memory', _read_memory_v2,
-            lambda d, value, _: _write_memory_v2(d, value),
+            'memory', _read_memory_v2, _write_memory_v2,
             _only('memory.max', 'memory.high')),
         (Knob.PAUSED, 1): _alone('freezer', _read_paused_v1,
                                  _write_paused_v1, _only('freezer.state')),

@@ -204,7 +204,8 @@ class LoopTest(LoopTestCase):
         self.assertEqual([str(size * mib) for size in (800, 730, 660, 590)],
                          highs[2:6])
         # Below what it has now, it would be killed.
-        self.assertEqual(str(800 * mib), self.host.read(A, 'memory.max'))
+        self.assertEqual(str(660 * mib * 9 // 8 + 64 * mib),
+                         self.host.read(A, 'memory.max'))
         self.assertEqual('max', self.host.read(SERVICE, 'memory.high'))
         self.assertNotIn((A, Knob.PAUSED), self.leases.held())
         self.assertEqual([], loop.close())
