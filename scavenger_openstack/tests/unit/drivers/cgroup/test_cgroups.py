@@ -633,8 +633,8 @@ class TestKnobs(CgroupsCase):
             self.assertIn(f'{self.where}/{file}', str(exc))
             self.assertNotIn('\n', str(exc))
 
-    def kernel_files(self, refused: Collection[tuple[str, str]] = ()
-                     ) -> None:
+    def kernel_files(self, refused: Collection[tuple[str, str]] = (),
+                     code: int = errno.EIO) -> None:
         """Let plain files hold just what was written to them last, and
         refuse these texts."""
         plain = os.pwrite
@@ -642,11 +642,32 @@ class TestKnobs(CgroupsCase):
         def pwrite(fd: int, data: bytes, offset: int) -> int:
             name = os.path.basename(os.readlink(f'/proc/self/fd/{fd}'))
             if (name, data.decode().strip()) in refused:
-                raise OSError(errno.EIO, os.strerror(errno.EIO))
+                raise OSError(code, os.strerror(code))
             os.ftruncate(fd, 0)
             return plain(fd, data, offset)
 
         self.useFixture(fixtures.MonkeyPatch('os.pwrite', pwrite))
+
+    def test_page_cache_that_waits_for_the_disk(self) -> None:
+        """Version 1 does not drop it; each tick tries again."""
+        for name, text in (('usage_in_bytes', f'{90 * MIB}'),
+                           ('limit_in_bytes', f'{2**63 - 4096}'),
+                           ('stat', f'total_inactive_file {50 * MIB}')):
+            self.tree.put(f'mnt/memory/batch/a/memory.{name}', text)
+        self.tree.put('proc/self/mounts',
+                      'cgroup /mnt/memory cgroup rw,memory 0 0\n')
+        cgroups = self.driver()
+        key = '/batch/a', Knob.MEMORY_BYTES
+        state = leased(cgroups, *key)
+        self.kernel_files({('memory.limit_in_bytes', f'{60 * MIB}')},
+                          errno.EBUSY)
+        for _ in range(2):
+            self.assertEqual(90 * MIB,
+                             cgroups.write(*key, 60 * MIB, state))
+            self.assertEqual({key}, cgroups.refresh({key: state}).rewrite)
+            self.assertEqual(set(), cgroups.refresh({key: state}).rewrite)
+        self.assertEqual(64 * MIB, cgroups.write(*key, 64 * MIB, state))
+        self.assertEqual(set(), cgroups.refresh({key: state}).rewrite)
 
     def test_what_fails_half_way_leaves_nothing(self) -> None:
         before = 512 * MIB, 1024 * MIB
