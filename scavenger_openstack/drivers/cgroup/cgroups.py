@@ -310,6 +310,13 @@ class Cgroups:
         """
         return self._memory_root.read() if self._memory_root else None
 
+    @property
+    def memory_limit_ends(self) -> bool:
+        """Return whether the kernel ends a process that grows against a
+        memory limit: version 2 slows it first."""
+        return ('memory' in self._mounts
+                and self._mounts['memory'].version == 1)
+
     # --- limits
 
     def read(self, workload: str, knob: types.Knob,

@@ -657,6 +657,8 @@ class TestKnobs(CgroupsCase):
         self.tree.put('proc/self/mounts',
                       'cgroup /mnt/memory cgroup rw,memory 0 0\n')
         cgroups = self.driver()
+        self.assertEqual((True, False), (cgroups.memory_limit_ends,
+                                         self.cgroups.memory_limit_ends))
         key = '/batch/a', Knob.MEMORY_BYTES
         state = leased(cgroups, *key)
         self.kernel_files({('memory.limit_in_bytes', f'{60 * MIB}')},
