@@ -15,6 +15,7 @@ import contextlib
 import errno
 import logging
 import math
+import os
 from typing import NamedTuple
 
 from scavenger_openstack.drivers import base
@@ -39,6 +40,7 @@ MIN_QUOTA_US = 1000
 """The kernel takes no smaller quota."""
 
 MIB = 2 ** 20
+_PAGE = os.sysconf('SC_PAGE_SIZE')
 
 ROUNDING_US = 1e-6
 """By so much a product of floats may miss a whole number."""
@@ -279,9 +281,11 @@ def _limits_v2(d: CgroupDirectory) -> tuple[float, float]:
 
 def _memory_max(d: CgroupDirectory, limit: int,
                 original: Sequence[base.RestoreAction]) -> int:
-    """Return memory.max for a memory.high, never above that before us."""
+    """Return memory.max for a memory.high, never above that before us; of a
+    limit the same before and after the kernel made whole pages of it."""
     own = d.before(_MAX, original)
-    most = limit + limit // 8 + MEMORY_ROOM
+    pages = limit // _PAGE
+    most = (pages + pages // 8) * _PAGE + MEMORY_ROOM
     return most if own == 'max' else max(limit, min(most, int(own)))
 
 

@@ -29,6 +29,7 @@ from scavenger_openstack.types import Knob
 from scavenger_openstack.types import WorkloadSample
 
 MIB = 2 ** 20
+PAGE = os.sysconf('SC_PAGE_SIZE')
 V2_MOUNTS = 'cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\n'
 V2_FILES = {
     'cgroup.procs': '', 'cgroup.freeze': '0\n', 'cgroup.events':
@@ -635,8 +636,8 @@ class TestKnobs(CgroupsCase):
 
     def kernel_files(self, refused: Collection[tuple[str, str]] = (),
                      code: int = errno.EIO) -> None:
-        """Let plain files hold just what was written to them last, and
-        refuse these texts."""
+        """Let plain files hold just what was written to them last, in whole
+        pages, and refuse these texts."""
         plain = os.pwrite
 
         def pwrite(fd: int, data: bytes, offset: int) -> int:
@@ -644,7 +645,8 @@ class TestKnobs(CgroupsCase):
             if (name, data.decode().strip()) in refused:
                 raise OSError(code, os.strerror(code))
             os.ftruncate(fd, 0)
-            return plain(fd, data, offset)
+            plain(fd, b'%d\n' % (int(data) // PAGE * PAGE), offset)
+            return len(data)
 
         self.useFixture(fixtures.MonkeyPatch('os.pwrite', pwrite))
 
@@ -727,11 +729,12 @@ class TestKnobs(CgroupsCase):
         state = leased(self.cgroups, *key)
         # As after a restart of the agent, the lease has no value of ours.
         for limit in 160, 96, 128:
-            self.assertEqual(limit * MIB, self.cgroups.write(
-                *key, limit * MIB, state))
+            for more in 4 * PAGE + 77, 0:   # the kernel takes whole pages
+                size = self.cgroups.write(*key, limit * MIB + more, state)
+                self.assertEqual(limit * MIB + more // PAGE * PAGE, size)
+                self.assertEqual(size, self.cgroups.read(*key, state))
             self.assertEqual((limit * MIB, (limit + limit // 8 + 64) * MIB),
                              self.memory())
-            self.assertEqual(limit * MIB, self.cgroups.read(*key, state))
         # What grew past the limit is refused a lower one.
         (self.where / 'memory.current').write_text(f'{130 * MIB}')
         for limit in 128, 112:
