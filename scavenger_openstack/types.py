@@ -265,7 +265,8 @@ class HostSample:
     ``refault_bytes`` of page cache had been dropped and were read from disk
     again, whatever they are charged to; ``memory_free_bytes`` hold nothing.
     ``llc_ways``: of a last-level cache, all together, where the background
-    can be limited to some.
+    can be limited to some.  ``memory_limit_ends``: the kernel ends a process
+    of a container that grows against its memory limit, and slows none.
     """
 
     host: str
@@ -285,6 +286,7 @@ class HostSample:
     memory_free_bytes: int | None = None
     refault_bytes: int | None = None
     llc_ways: int | None = None
+    memory_limit_ends: bool = False
     schema: int = SCHEMA
 
 
@@ -337,6 +339,7 @@ class Rates:
     memory_free_bytes: int | None = None
     refault_bytes_per_s: float | None = None
     llc_ways: int | None = None
+    memory_limit_ends: bool = False
 
 
 class Cap(NamedTuple):

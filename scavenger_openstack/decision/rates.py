@@ -178,5 +178,6 @@ def rates(prev: HostSample | None, cur: HostSample) -> Rates:
         complete=interval_s > 0,
         cpu_model=cur.cpu_model, direct=cur.direct, llc_ways=cur.llc_ways,
         memory_free_bytes=cur.memory_free_bytes,
+        memory_limit_ends=cur.memory_limit_ends,
         refault_bytes_per_s=(None if refaults is None
                              else refaults / interval_s))

@@ -230,7 +230,8 @@ class Host:
             links=links, link_tx_bytes=link_tx, link_of=self._links.link_of,
             direct=tuple(answer for evidence in self._evidence
                          for answer in evidence.answers(time.monotonic())),
-            llc_ways=self._llc.ways)
+            llc_ways=self._llc.ways,
+            memory_limit_ends=self._cgroups.memory_limit_ends)
         for part in (*self._evidence, self._llc):
             part.follow(sample)
         return sample

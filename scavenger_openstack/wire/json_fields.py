@@ -321,7 +321,7 @@ HOST: Mapping[str, Check] = {
     'schema': _schema, 'host': text, 'boot_id': text,
     'cpu_model': optional(text), 'topology': by_cpu(_place),
     'links': by_name(quantity), 'link_of': by_name(text),
-    'llc_ways': optional(whole)}
+    'llc_ways': optional(whole), 'memory_limit_ends': flag}
 """What rarely changes about a host; missing: as it was before."""
 
 GAUGES: Mapping[str, Check] = {

@@ -33,6 +33,7 @@ from scavenger_openstack.algorithms.back_off import HoldTimes
 from scavenger_openstack.algorithms.back_off import Stay
 from scavenger_openstack.algorithms.classify import is_of_kubelet
 from scavenger_openstack.algorithms.max_min import split
+from scavenger_openstack.algorithms.scavenger.params import Params
 from scavenger_openstack.algorithms.signals import number
 from scavenger_openstack.knobs import DEFAULT_FLOORS
 from scavenger_openstack.types import Cap
@@ -189,26 +190,14 @@ def quotas(budget: float, every: Sequence[Unit]) -> list[float]:
 
 
 class Leftover:
-    """The quotas of the background, from one tick to the next."""
+    """The quotas of the background, from one tick to the next.
 
-    def __init__(self, *, share: float, demand_factor: float,
-                 blind_ticks: int) -> None:
-        """
-        :param share: part of what is left over that the background gets
-        :param demand_factor: of its use, that a workload is taken to need
-        :param blind_ticks: how long what was left over holds while it is
-            not known
-        """
-        self.tune(share=share, demand_factor=demand_factor,
-                  blind_ticks=blind_ticks)
+    :ivar params: may be replaced; what was learnt stays
+    """
+
+    def __init__(self, params: Params) -> None:
+        self.params = params
         self._forget('nothing is known yet')
-
-    def tune(self, *, share: float, demand_factor: float,
-             blind_ticks: int) -> None:
-        """Go on with other constants; what is known stays."""
-        self._share = share
-        self._factor = demand_factor
-        self._blind_ticks = blind_ticks
 
     def _forget(self, why: str) -> None:
         self._why = why
@@ -239,8 +228,8 @@ class Leftover:
             self._quotas, self._full = {}, Stay(FULL)
             self._why = 'it is not known how busy the CPUs are'
             return []
-        budget, every = self.budget, units(background, self._factor,
-                                           self._quotas)
+        budget, every = self.budget, units(
+            background, self.params.demand_factor, self._quotas)
         least = math.fsum(unit.floor for unit in every)
         if budget <= least * (ROOM_FACTOR if self.full else 1.0):
             self._full.want(rates.time_s)
@@ -257,7 +246,7 @@ class Leftover:
     @property
     def budget(self) -> float:
         """Cores that the background may use; 0 while that is not known."""
-        return self._share * min(self._left, default=0.0)
+        return self.params.cpu_leftover_share * min(self._left, default=0.0)
 
     def facts(self) -> dict[str, Any]:
         """The numbers behind the quotas; plain JSON values."""
@@ -287,7 +276,7 @@ class Leftover:
         self._busy_s, self._there = rates.cpu_busy_s, there
         self._cpus = len(cpus)
         self._unsure = 0 if sure else self._unsure + 1
-        if self._left and 0 < self._unsure <= self._blind_ticks:
+        if self._left and 0 < self._unsure <= self.params.blind_ticks:
             return
         if left is None:
             self._left.clear()

@@ -15,6 +15,12 @@ Here background work counts with its own cache, and may have
   each tick.  What it uses itself (``memory_bytes``) stays: only its cache can
   be reclaimed.
 
+A limit holds back and ends nothing.  So above what a workload uses there is
+room for what it may come to use until the next tick, in place of its cache.
+Where the kernel slows what grows against a limit (cgroup v2) that is little,
+and all together a step while the foreground is well.  Where it ends a process
+(v1) it is a step for each, at any time.
+
 What the foreground reads again is all that the host does less what the
 background does, so daemons and unknown cgroups are protected, too.  A service
 whose files need more memory than there is reads again all the time, whatever
@@ -85,11 +91,11 @@ LEAST_CACHE = 32.0 * MIB
 """A workload keeps so much cache: the text of its programs, mostly."""
 
 GROWTH = 0.05
-"""What a workload uses may grow by this share when its limit falls to that:
-growing further would end its processes on cgroup v1."""
+"""What a workload uses may always grow by this share in a tick."""
 
 SAME = 0.02
-"""Limits and amounts that differ by less are the same."""
+"""Limits and amounts that differ by less are the same: in force may be the
+lower one."""
 
 HOLD = HoldTimes(60.0, 900.0)
 """For how long the background does not grow after the foreground suffered."""
@@ -110,6 +116,14 @@ class Held(NamedTuple):
     @property
     def total(self) -> float:
         return self.used + self.cache
+
+    def needs(self, room: float) -> float:
+        """Return the limit that leaves room to use more in a tick.
+
+        :param room: at least so much
+        """
+        room = max(room, GROWTH * self.used + LEAST_CACHE)
+        return max(self.low, (self.used + room) * (1 + SAME))
 
 
 def foreground_refaults(rates: Rates, background: Iterable[WorkloadRates]
@@ -174,12 +188,14 @@ class PageCache:
         recent = [*self._rates][-SMOOTHING:]
         rate = math.fsum(recent) / SMOOTHING
         headroom = self.params.min_headroom * total
+        step = STEP_SHARE * total
+        room = step if rates.memory_limit_ends else 0.0
         is_short = free < SHORT_FACTOR * headroom
         suffers = (is_short and len(recent) == SMOOTHING
                    and rate > self.tolerated)
         if suffers:
             self._hold.want(now)
-            self._cut(workloads)
+            self._cut(workloads, CUT_SHARE, room)
             self._learn(uses)
         else:
             self._least_ticks = 0
@@ -188,10 +204,9 @@ class PageCache:
                 if self._usual_rate() < LESS_USUAL * self._usual:
                     self._usual = self._usual_rate()
             if self._hold.release(now) or refaults is None:
-                self._cut(workloads, 0.0)
+                self._cut(workloads, 0.0, room)
             else:
-                self._grow(workloads, uses, max(0.0, free - headroom),
-                           STEP_SHARE * total)
+                self._grow(workloads, max(0.0, free - headroom), step, room)
         self._facts = {
             'rule': ('cutting' if suffers else 'holding' if self._hold.on
                      else 'blind' if refaults is None else 'growing'),
@@ -214,17 +229,20 @@ class PageCache:
             DEVIATIONS * statistics.pstdev(self._rates)
             / math.sqrt(SMOOTHING))
 
-    def _cut(self, workloads: Iterable[Held], share: float = CUT_SHARE
+    def _cut(self, workloads: Iterable[Held], share: float, room: float
              ) -> None:
-        """Let nothing grow, and take a share of its cache from each."""
+        """Let nothing grow, and take a share of its cache from each.
+
+        :param room: that a limit has to leave; 0 where it may leave none
+        """
         before, self._limits = self._limits, {}
         for held in workloads:
-            least = max(held.low, held.used * (1 + GROWTH) + LEAST_CACHE)
+            least = held.needs(room)
             limit = before.get(held.key)
             if limit is None:
                 limit = max(held.total, least)
-            elif held.used > limit:         # it could not be limited
-                limit = least
+            elif room or held.used > limit:     # or it could not be limited
+                limit = max(limit, least)
             if share and limit > least:
                 limit = max(least, min(limit, held.total)
                             - share * held.cache)
@@ -243,21 +261,30 @@ class PageCache:
             self._usual = self._usual_rate()
             self._least_ticks = 0
 
-    def _grow(self, workloads: Sequence[Held], uses: float, room: float,
-              step: float) -> None:
-        """Let all grow into what is free, or by a step."""
-        self._step_ticks += 1
+    def _grow(self, workloads: Sequence[Held], free: float, step: float,
+              room: float) -> None:
+        """Let all grow into what is free, or by a step.
+
+        :param room: as in :meth:`_cut`
+        """
+        before = self._limits
+        uses = math.fsum(held.total for held in workloads)
+        growing = [held.key for held in workloads
+                   if held.total >= (1 - SAME) * before.get(held.key, 0.0)]
+        part = step / max(1, len(growing))
         granted = min(max(self._granted, uses), uses + step)
-        if self._step_ticks >= STEP_TICKS and any(
-                held.total >= (1 - SAME) * self._limits.get(held.key, 0.0)
-                for held in workloads):
+        self._step_ticks += 1
+        if self._step_ticks >= STEP_TICKS and growing:
             self._step_ticks = 0
             granted = uses + step
-        granted = self._granted = max(granted, uses + room)
-        before = self._limits
+        newcomers = sum(held.key not in before for held in workloads)
+        granted = self._granted = max(granted, uses + newcomers * part,
+                                      uses + free)
         factor = self.params.demand_factor
         shares = split(
-            granted, [held.total * factor for held in workloads],
+            granted, [max(held.total * factor,
+                          held.needs(part) if held.key in growing else 0.0)
+                      for held in workloads],
             [held.weight for held in workloads],
             # None loses cache so that another might grow.
             [max(held.low, held.total) for held in workloads])
@@ -265,8 +292,9 @@ class PageCache:
         for held, share in zip(workloads, shares, strict=True):
             limit = before.get(held.key, 0.0)
             # Each write has a price.
-            self._limits[held.key] = (
-                limit if abs(share - limit) <= SAME * share else share)
+            self._limits[held.key] = max(
+                limit if abs(share - limit) <= SAME * share else share,
+                held.needs(room) if room else 0.0)
 
 
 def reason(facts: Mapping[str, Any], count: int) -> str:

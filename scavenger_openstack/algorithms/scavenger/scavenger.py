@@ -54,13 +54,14 @@ GIB, MBIT, MS_PER_S = 2.0 ** 30, 125_000.0, 1000.0
 class _Tick:
     """The input and the results so far of one step."""
 
-    __slots__ = ('rates', 'background', 'foreground', 'caps',
+    __slots__ = ('rates', 'background', 'foreground', 'memory', 'caps',
                  'overcommitted', 'shortage_bytes', 'removal_reasons')
 
     def __init__(self, rates: types.Rates) -> None:
         self.rates = rates
         self.background: list[types.WorkloadRates] = []
         self.foreground: list[types.WorkloadRates] = []
+        self.memory: dict[str, types.Cap] = {}
         self.caps: list[types.Cap] = []
         self.overcommitted: dict[str, tuple[float, float]] = {}
         self.shortage_bytes = 0.0
@@ -73,6 +74,18 @@ class _Tick:
             types.Cap(rated[0].id, knob, int(value) if whole else value,
                       NAME, why)
             for rated, value in zip(workloads, values, strict=True)]
+
+    def cap_memory(self, shares: Iterable[float], floors: Iterable[float],
+                   why: str) -> None:
+        """Limit what is not limited by itself; the tighter limit counts."""
+        for rated, share, low in zip(self.background, shares, floors,
+                                     strict=True):
+            before = self.memory.get(rated[0].id)
+            if usage.binds(share, rated, low) and share < (
+                    math.inf if before is None else float(before.value)):
+                self.memory[rated[0].id] = types.Cap(
+                    rated[0].id, types.Knob.MEMORY_BYTES, int(share), NAME,
+                    why)
 
     def check(self, signal: str, floors: Iterable[float],
               budget: float) -> None:
@@ -107,10 +120,7 @@ class Controller:
         self._links: dict[str, Resource] = {}
         self._quota = self._new_quota()
         self._contenders = Contenders()
-        self._leftover = Leftover(
-            share=self.params.cpu_leftover_share,
-            demand_factor=self.params.demand_factor,
-            blind_ticks=self.params.blind_ticks)
+        self._leftover = Leftover(self.params)
         self._memory_window = usage.MemoryWindow()
         self._page_cache = page_cache.PageCache(self.params)
         self._overcommitted = Overcommitted(host, boot_id)
@@ -143,7 +153,7 @@ class Controller:
                               for link in self._links.values())):
             resource.tune(c=c, min_headroom=p.min_headroom,
                           blind_ticks=p.blind_ticks, rule=p.reserve_rule)
-        self._page_cache.params = p
+        self._page_cache.params = self._leftover.params = p
         self._quota.tune(
             c=p.ipc_c, min_cores=p.ipc_min_cores,
             min_deviation=p.ipc_min_deviation,
@@ -151,9 +161,6 @@ class Controller:
             decrease=p.ipc_quota_decrease_factor, blind_ticks=p.blind_ticks,
             share_alarms=p.ipc_share_alarms,
             ways_increase=p.ipc_ways_increase)
-        self._leftover.tune(
-            share=p.cpu_leftover_share, demand_factor=p.demand_factor,
-            blind_ticks=p.blind_ticks)
 
     def step(self, now: float, rates: types.Rates) -> types.Decision:
         """All the caps that should be in force now.  ``now`` in seconds."""
@@ -197,7 +204,7 @@ class Controller:
                           'background runs only where nothing else wants to')
                 for group in groups(idle)]
         self._decision = types.Decision(
-            tuple(tick.caps),
+            (*tick.memory.values(), *tick.caps),
             self._overcommitted.incidents(now, tick.overcommitted), facts,
             tick.shortage_bytes, tick.removal_reasons)
         return self._decision
@@ -251,12 +258,8 @@ class Controller:
                 background, used, floors, budget, growth=rule == 'learning')
         if rule != 'blind':
             tick.check(str(types.Knob.MEMORY_BYTES), floors, budget)
-        limits = [(rated, share) for rated, share, low in
-                  zip(background, shares, floors, strict=True)
-                  if usage.binds(share, rated, low)]
-        tick.cap([rated for rated, _ in limits], types.Knob.MEMORY_BYTES,
-                 [share for _, share in limits],
-                 reason(facts, 'memory', 'GiB', GIB, len(background)))
+        tick.cap_memory(shares, floors, reason(
+            facts, 'memory', 'GiB', GIB, len(background)))
         return facts
 
     def _regulate_page_cache(self, tick: _Tick) -> dict[str, Any]:
@@ -264,18 +267,9 @@ class Controller:
         floors = floors_of(background, types.Knob.MEMORY_BYTES)
         shares = rule.step(self._time_s, tick.rates, background, floors)
         facts = rule.facts()
-        # So far there are limits of memory alone; the tighter one counts.
-        before = {cap.workload: float(cap.value) for cap in tick.caps}
-        limits = {rated[0].id: (rated, share) for rated, share, low in
-                  zip(background, shares or (), floors, strict=bool(shares))
-                  if share < before.get(rated[0].id, math.inf)
-                  and usage.binds(share, rated, low)}
-        if limits:
-            tick.caps = [cap for cap in tick.caps
-                         if cap.workload not in limits]
-            workloads, values = zip(*limits.values(), strict=True)
-            tick.cap(workloads, types.Knob.MEMORY_BYTES, values,
-                     page_cache.reason(facts, len(background)))
+        if shares:
+            tick.cap_memory(shares, floors, page_cache.reason(
+                facts, len(background)))
         return facts
 
     def _regulate_network(self, tick: _Tick) -> dict[str, Any]:

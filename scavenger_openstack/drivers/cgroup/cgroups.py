@@ -217,9 +217,9 @@ class Cgroups:
         other_disks = self._disks.refresh()
         if other_disks:
             self._opened.forget_disks()
-            self._rewrite |= {key for key in list(self._leased)
-                              if key[1] in knobs.IO}
-            self._changed.update(workload for workload, _ in self._rewrite)
+            keys = {key for key in list(self._leased) if key[1] in knobs.IO}
+            self._rewrite |= keys
+            self._changed.update(workload for workload, _ in keys)
             for entry in self._entries.values():
                 entry.counters.parse_again()
         changed = self._mounts.refresh()
@@ -309,6 +309,13 @@ class Cgroups:
         no limit (one warning).
         """
         return self._memory_root.read() if self._memory_root else None
+
+    @property
+    def memory_limit_ends(self) -> bool:
+        """Return whether the kernel ends a process that grows against a
+        memory limit: version 2 slows it first."""
+        return ('memory' in self._mounts
+                and self._mounts['memory'].version == 1)
 
     # --- limits
 
@@ -413,7 +420,11 @@ class Cgroups:
             raise
         if workload in self._entries:
             self._entries[workload].counters.wake()
-        return self.read(workload, knob)
+        in_force = self.read(workload, knob)
+        if knob is types.Knob.MEMORY_BYTES and in_force is not None and (
+                knobs.number(knob, in_force) > knobs.number(knob, value)):
+            self._rewrite.add((workload, knob))     # met in part so far
+        return in_force
 
     def queue(self, workload: str, knob: types.Knob) -> str:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.queue`."""
@@ -423,9 +434,11 @@ class Cgroups:
                 ) -> base.Changes:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.refresh`: cgroups
         that were deleted, and perhaps made again, have changed; pods that
-        came are to be made idle, too, and disks to be limited."""
+        came are to be made idle, too, disks to be limited, and memory limits
+        to be met that were met in part."""
         changed, self._changed = self._changed, set()
-        rewrite, self._rewrite = self._rewrite, set()
+        rewrite = set(self._rewrite)
+        self._rewrite -= rewrite    # writes in other threads add to it
         return base.Changes(changed, {*rewrite, *(
             (name, types.Knob.CPU_IDLE)
             for name in self._opened.changed_pods())} & held.keys())

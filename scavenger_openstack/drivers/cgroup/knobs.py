@@ -15,6 +15,7 @@ import contextlib
 import errno
 import logging
 import math
+import os
 from typing import NamedTuple
 
 from scavenger_openstack.drivers import base
@@ -39,6 +40,7 @@ MIN_QUOTA_US = 1000
 """The kernel takes no smaller quota."""
 
 MIB = 2 ** 20
+_PAGE = os.sysconf('SC_PAGE_SIZE')
 
 ROUNDING_US = 1e-6
 """By so much a product of floats may miss a whole number."""
@@ -52,6 +54,12 @@ IO = (Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S)
 
 _HIGH = Entry('memory.high')
 _MAX = Entry('memory.max')
+
+MEMORY_ROOM = 64 * MIB
+"""memory.max is so much, and an eighth of the limit, above memory.high: at an
+eighth the kernel lets a thread sleep for about one second per 64 pages that it
+charges.  So growth waits for the limit of a later tick, not for the OOM
+killer, which nothing here may call."""
 
 
 def write_quota(d: CgroupDirectory, entry: Entry, text: str, *,
@@ -271,33 +279,54 @@ def _limits_v2(d: CgroupDirectory) -> tuple[float, float]:
     return (math.inf if high < 0 else high, math.inf if most < 0 else most)
 
 
+def _memory_max(d: CgroupDirectory, limit: int,
+                original: Sequence[base.RestoreAction]) -> int:
+    """Return memory.max for a memory.high, never above that before us; of a
+    limit the same before and after the kernel made whole pages of it."""
+    own = d.before(_MAX, original)
+    pages = limit // _PAGE
+    most = (pages + pages // 8) * _PAGE + MEMORY_ROOM
+    return most if own == 'max' else max(limit, min(most, int(own)))
+
+
 def _read_memory_v2(d: CgroupDirectory, state: base.KnobState | None
                     ) -> Value | None:
     high, most = _limits_v2(d)
-    # A memory.high of ours alone is what a refused write left: it slows
-    # growth, but the limit is not met.
-    refused = (state is not None and state.ours is None and high < most
-               and d.read(_HIGH.file) != d.before(
-                   _HIGH, state.original.actions))
+    # A memory.high of ours alone, with more than that in use, is what a
+    # refused write left: it slows growth, but the limit is not met.
+    refused = False
+    if state is not None and state.ours is None and high < most:
+        original = state.original.actions
+        refused = d.read(_HIGH.file) != d.before(_HIGH, original) and (
+            most != _memory_max(d, int(high), original)
+            or _excess_bytes(d, int(high)) > 0)
     in_force = most if refused else min(high, most)
     return None if in_force == math.inf else int(in_force)
 
 
-def _write_memory_v2(d: CgroupDirectory, value: Value) -> None:
-    limit = int(number(Knob.MEMORY_BYTES, value))
-    high, most = _limits_v2(d)
-    if limit > most:  # so that high never stands above max on the way up
-        d.put(_MAX, str(limit))
-    d.put(_HIGH, str(limit))
-    # memory.max below what cannot be reclaimed would call the OOM killer,
-    # and killing is not what a limit was asked for.
+def _excess_bytes(d: CgroupDirectory, limit: int) -> int:
+    """Return what is in use above a limit, 0 where the kernel could drop as
+    much."""
     use = d.read_int('memory.current')
-    if use <= limit:
-        d.put(_MAX, str(limit))
-    elif use - memory.droppable_bytes(d) > limit:
-        raise _refused(d, limit, use)
-    # Else the rest (reclaimable slab, mostly) is no use in the sense of
-    # memory_bytes: nothing to refuse.  memory.high holds alone.
+    return (use - limit if use > limit
+            and use - memory.droppable_bytes(d) > limit else 0)
+
+
+def _write_memory_v2(d: CgroupDirectory, value: Value,
+                     original: Sequence[base.RestoreAction]) -> None:
+    limit = int(number(Knob.MEMORY_BYTES, value))
+    _, before = _limits_v2(d)
+    most = _memory_max(d, limit, original)
+    if most > before:  # so that high never stands above max on the way up
+        d.put(_MAX, str(most))
+    d.put(_HIGH, str(limit))
+    if excess := _excess_bytes(d, limit):
+        raise _refused(d, limit, limit + excess)
+    # memory.max below what is in use could call the OOM killer, and killing
+    # is not what a limit was asked for.  What is above it (reclaimable slab,
+    # mostly) is no use in the sense of memory_bytes: nothing to refuse.
+    if d.read_int('memory.current') <= most < before:
+        d.put(_MAX, str(most))
 
 
 # --- block I/O
@@ -424,8 +453,7 @@ def rules(devices: Callable[[], tuple[str, ...]]
                                        _write_memory_v1,
                                        _only('memory.limit_in_bytes')),
         (Knob.MEMORY_BYTES, 2): Rule(
-            'memory', _read_memory_v2,
-            lambda d, value, _: _write_memory_v2(d, value),
+            'memory', _read_memory_v2, _write_memory_v2,
             _only('memory.max', 'memory.high')),
         (Knob.PAUSED, 1): _alone('freezer', _read_paused_v1,
                                  _write_paused_v1, _only('freezer.state')),

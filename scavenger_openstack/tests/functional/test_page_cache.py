@@ -30,6 +30,16 @@ READ = textwrap.dedent('''
             while file.read(1 << 20):
                 time.sleep({rest})
     ''')
+GROW = textwrap.dedent('''
+    import time
+    print("up", flush=True)
+    kept = []
+    for _ in range(40):
+        kept.append(b"x" * (4 << 20))
+        time.sleep(0.25)
+    print("done", flush=True)
+    time.sleep(60)
+    ''')
 HOST_MIB, FILES_MIB, STREAM_MIB = 256, 144, 176
 NOTHING = scavenger.Params(use_memory=False, use_page_cache=False)
 PARAMS = scavenger.Params(use_memory=False)
@@ -63,7 +73,8 @@ class PageCacheTest(CgroupsCase):
             time.time(), driver.sample(),
             memory_total_bytes=memory.total, memory_free_bytes=memory.free,
             memory_available_bytes=memory.available,
-            refault_bytes=memory.refaults)
+            refault_bytes=memory.refaults,
+            memory_limit_ends=driver.memory_limit_ends)
 
     def play(self, params: scavenger.Params, seconds: int
              ) -> tuple[float, float]:
@@ -109,3 +120,17 @@ class PageCacheTest(CgroupsCase):
         self.assertLess(ours, service / 10, (service, ours))
         # It reads what it has to read all the same, from the disk.
         self.assertGreater(stream_ours, stream / 10)
+
+    def test_growth_beside_a_service_is_not_ended(self) -> None:
+        """A limit of version 1 would end it: it leaves room."""
+        self.up(READ.format(path=str(self.folder / 'files'), rest=0.005),
+                '/fg/web')
+        time.sleep(2)
+        actions = self.host.restore_actions(self.batch,
+                                            types.Knob.MEMORY_BYTES)
+        process = self.up(GROW, '/bg/stream')
+        self.play(PARAMS, 13)
+        restore(actions)
+        self.assertIsNone(process.poll())
+        assert process.stdout is not None
+        self.assertEqual('done\n', process.stdout.readline())

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 import mmap
 import os
 import time
@@ -12,6 +13,15 @@ from scavenger_openstack import errors
 from scavenger_openstack.tests.functional.guest_v2 import tree
 from scavenger_openstack.tests.functional.guest_v2.tree import MIB
 from scavenger_openstack.types import Knob
+
+
+def grow(ready: Callable[[], object]) -> None:
+    """Use up to 48 MiB, page by page."""
+    kept = mmap.mmap(-1, 48 * MIB)
+    ready()
+    for place in range(0, len(kept), mmap.PAGESIZE):
+        kept[place] = 1
+    time.sleep(600)
 
 
 class Memory(tree.GuestTestCase):
@@ -35,18 +45,31 @@ class Memory(tree.GuestTestCase):
         assert held is not None
         self.assertBetween(16 * MIB, held, 26 * MIB)
         self.assertEqual(300 * MIB, driver.read(self.job, Knob.MEMORY_BYTES))
-        self.lease(driver, Knob.MEMORY_BYTES)
+        state = self.lease(driver, Knob.MEMORY_BYTES)
         self.assertEqual(40 * MIB, driver.write(
-            self.job, Knob.MEMORY_BYTES, 40 * MIB))
-        self.assertEqual([str(40 * MIB)] * 2, self.files())
+            self.job, Knob.MEMORY_BYTES, 40 * MIB, state))
+        self.assertEqual([str(40 * MIB), str(109 * MIB)], self.files())
         self.assertLessEqual(
             int(self.tree.read('/batch/a', 'memory.current')), 40 * MIB)
         # Up again: never a memory.high above memory.max on the way.
         self.assertEqual(64 * MIB, driver.write(
-            self.job, Knob.MEMORY_BYTES, 64 * MIB))
-        self.assertEqual([str(64 * MIB)] * 2, self.files())
+            self.job, Knob.MEMORY_BYTES, 64 * MIB, state))
+        self.assertEqual([str(64 * MIB), str(136 * MIB)], self.files())
         self.restore()
         self.assertIn(pid, self.tree.pids('/batch/a'))
+
+    def test_growth_is_held_back_and_not_ended(self) -> None:
+        driver = self.driver()
+        state = self.lease(driver, Knob.MEMORY_BYTES)
+        driver.write(self.job, Knob.MEMORY_BYTES, 32 * MIB, state)
+        pid = self.tree.run('/batch/a', grow)
+        self.wait_for('it grew past its limit', lambda: int(
+            self.tree.read('/batch/a', 'memory.current')) > 35 * MIB)
+        self.assertRaises(errors.Refused, driver.write, self.job,
+                          Knob.MEMORY_BYTES, 32 * MIB, state)
+        self.assertEqual('oom_kill 0', self.oom_kills())
+        self.assertIn(pid, self.tree.pids('/batch/a'))
+        self.restore()
 
     def test_memory_in_use_is_refused_then_frozen(self) -> None:
         pid = self.tree.run('/batch/a', tree.hold(48 * MIB))

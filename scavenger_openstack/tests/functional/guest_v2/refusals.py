@@ -119,5 +119,5 @@ class Delegation(tree.GuestTestCase):
         found = as_nobody(self.write_all)
         assert isinstance(found, dict), found
         self.assertEqual({'ok'}, set(found.values()), str(found))
-        self.assertEqual(str(64 * tree.MIB),
+        self.assertEqual(str(136 * tree.MIB),
                          self.tree.read('/batch/a', 'memory.max'))

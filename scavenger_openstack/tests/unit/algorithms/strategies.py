@@ -210,7 +210,8 @@ def weird_rates(draw: st.DrawFn) -> Rates:
         memory_total_bytes=draw(ANY), memory_available_bytes=draw(ANY),
         links={'eth0': draw(ANY)}, link_tx_bytes_per_s=draw(ANY_LINKS),
         link_of={'va': 'eth0', 'vb': 'eth1', 'vc': 'eth0'},
-        memory_free_bytes=draw(ANY), refault_bytes_per_s=draw(ANY))
+        memory_free_bytes=draw(ANY), refault_bytes_per_s=draw(ANY),
+        memory_limit_ends=draw(st.booleans()))
 
 
 @st.composite

@@ -59,6 +59,11 @@ class RatesTest(testtools.TestCase):
         self.assertEqual(77, one.memory_bytes)
         self.assertIs(A, one.workload)
 
+    def test_what_a_memory_limit_does_is_passed_on(self) -> None:
+        for ends in True, False:
+            self.assertEqual(ends, rates(None, host(
+                1.0, memory_limit_ends=ends)).memory_limit_ends)
+
     def test_idle_is_zero(self) -> None:
         same = {'cpu_s': 1.0, 'run_delay_s': 1.0, 'throttled_s': 0.0,
                 'io_wait_s': 1.0, 'io_ops': 3, 'net_tx_bytes': 4,

@@ -39,7 +39,8 @@ TICK = {
     'type': 'tick', 'time_s': 2.0, 'sample': {
         'schema': 1, 'host': 'h', 'boot_id': 'b', 'cpu_model': None,
         'topology': {'0': {'core': 0, 'llc': 0, 'numa': 0}}, 'links': {},
-        'link_of': {}, 'llc_ways': 11, 'time_s': 2.0, 'wall_time_s': 3.0,
+        'link_of': {}, 'llc_ways': 11, 'memory_limit_ends': True,
+        'time_s': 2.0, 'wall_time_s': 3.0,
         'cpu_busy_s': {'0': 1.5}, 'memory_total_bytes': 7,
         'workloads': [{'workload': {
             'id': '/a', 'priority': 'background', 'floor': {

@@ -37,7 +37,7 @@ class AsJsonTest(testtools.TestCase):
         value = json.loads(json.dumps(as_json(sample)))
         self.assertEqual(
             {'host': 'h', 'boot_id': 'b', 'time_s': 1.5,
-             'wall_time_s': 2.5, 'schema': 1,
+             'wall_time_s': 2.5, 'schema': 1, 'memory_limit_ends': False,
              'topology': {'0': {'core': 0, 'llc': 0, 'numa': 0}},
              'workloads': [{
                  'workload': {
@@ -53,7 +53,8 @@ class AsJsonTest(testtools.TestCase):
             'v', resource, 2.0, 1.5, {'hog': 1.0, THE_HOST: 0.25},
             {'ksmd': 0.2}, 0.1, shared)
             for resource in Resource for shared in (False, True))
-        sample = HostSample('h', 'b', 1.5, 2.5, (), direct=answers)
+        sample = HostSample('h', 'b', 1.5, 2.5, (), direct=answers,
+                            memory_limit_ends=True)
         self.assertEqual(sample, json_fields.Samples().read(
             json.loads(json.dumps(as_json(sample))), ''))
 

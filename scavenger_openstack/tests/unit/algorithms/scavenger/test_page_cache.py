@@ -12,6 +12,7 @@ import testtools
 from scavenger_openstack.algorithms.scavenger import page_cache
 from scavenger_openstack.algorithms.scavenger.page_cache import PageCache
 from scavenger_openstack.algorithms.scavenger import scavenger
+from scavenger_openstack.decision import arbitrate
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
@@ -28,6 +29,13 @@ B = Workload('/batch/b', Priority.BACKGROUND, vcpus=3.0,
              floor={Knob.MEMORY_BYTES: FLOOR})
 SHOP = Workload('/services/shop', Priority.FOREGROUND)
 LEAST_MIB = page_cache.LEAST_CACHE / MIB
+STEP_MIB = 1000.0
+
+
+def needed(used: float, room: float = 0.0) -> float:
+    """The limit that is to leave room, in MiB."""
+    return round((used + max(
+        room, used * page_cache.GROWTH + LEAST_MIB)) * 1.02, 3)
 
 
 def use(workload: Workload = A, used: float = 1000, cache: float = 4000,
@@ -43,7 +51,8 @@ def use(workload: Workload = A, used: float = 1000, cache: float = 4000,
 class Host:
     """A rule, and the clock of its host; in MiB."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, ends: bool = False) -> None:
+        self.ends = ends
         self.rule = PageCache(scavenger.Params(
             page_cache_refault_bytes_per_s=1.0 * MIB))
         self.now = 0.0
@@ -55,6 +64,7 @@ class Host:
             self.now += 1.0
             limits = self.rule.step(self.now, Rates(
                 self.now, 1.0, uses, memory_total_bytes=TOTAL,
+                memory_limit_ends=self.ends,
                 memory_free_bytes=None if free is None else int(free * MIB),
                 refault_bytes_per_s=None if again is None else MIB * (
                     again + sum((one.refault_bytes_per_s or 0.0) / MIB
@@ -104,12 +114,12 @@ class PageCacheTest(testtools.TestCase):
 
     def test_by_steps_into_idle_page_cache(self) -> None:
         """One percent of all memory in five ticks, and only when used."""
-        self.assertEqual([5000.0], self.host.step(use(), ticks=4))
-        self.assertEqual([6000.0], self.host.step(use()))
-        self.assertEqual([6000.0], self.host.step(use(cache=4900), ticks=4))
+        self.assertEqual([6000.0], self.host.step(use(), ticks=5))
         self.assertEqual([6900.0], self.host.step(use(cache=4900)))
+        self.assertEqual([6900.0], self.host.step(use(cache=5800), ticks=4))
+        self.assertEqual([7800.0], self.host.step(use(cache=5800)))
         # It does not want more.
-        self.assertEqual([6900.0], self.host.step(use(cache=4900), ticks=60))
+        self.assertEqual([7800.0], self.host.step(use(cache=5800), ticks=60))
 
     def test_one_that_grows_is_not_held_by_one_that_rests(self) -> None:
         rests = use(B, 100, 100)
@@ -119,20 +129,36 @@ class PageCacheTest(testtools.TestCase):
         self.assertGreater(limits[0], 5000)
         self.assertEqual(6200, round(sum(limits)))
         # And loses nothing to what that may come to need.
-        limits = Host().step(use(A, 1000, 4000), rests)
-        self.assertEqual([5000.0, 200.0], limits)
+        for _ in range(3):
+            limits = self.host.step(use(A, 1000, 9000), rests)
+            assert limits is not None
+            self.assertGreaterEqual(limits[0], 10_000)
+
+    def test_a_newcomer_has_room_beside_one_that_takes_all(self) -> None:
+        takes = use(A, 1000, 60_000)
+        self.host.step(takes, ticks=7)
+        limits = self.host.step(takes, use(B, 1, 1))
+        assert limits is not None
+        self.assertGreaterEqual(limits[0], 61_000)
+        self.assertGreater(limits[1], 0.5 * STEP_MIB)
+        # It has that in the next tick, too, and then what it needs.
+        limits = self.host.step(takes, use(B, 900, 50))
+        assert limits is not None
+        self.assertGreaterEqual(limits[1], 950)
+        later = [self.host.step(takes, use(B, 950, 50)) or []
+                 for _ in range(page_cache.STEP_TICKS)]
+        self.assertGreater(max(later)[1], 1000 + 0.4 * STEP_MIB)
 
     def test_own_cache_goes_while_the_foreground_reads_again(self) -> None:
         self.host.step(use(), ticks=3)
-        self.assertEqual([5000.0], self.host.step(use(), again=2, ticks=1))
+        self.assertEqual([6000.0], self.host.step(use(), again=2, ticks=1))
         limits = self.host.step(use(), again=2)     # the mean counts
         self.assertEqual('cutting', self.host.state)
         self.assertEqual([5000 - 400.0], limits)
         self.assertEqual([4600 - 360.0], self.host.step(
             use(cache=3600), again=2))
         # What it uses stays, with the text of its programs.
-        least = 1000 * (1 + page_cache.GROWTH) + LEAST_MIB
-        self.assertEqual([least], self.host.step(
+        self.assertEqual([needed(1000)], self.host.step(
             use(cache=100), again=2, ticks=50))
         # A floor that is higher holds.
         host = Host()
@@ -158,14 +184,40 @@ class PageCacheTest(testtools.TestCase):
 
     def test_one_that_could_not_be_limited_keeps_what_it_uses(self) -> None:
         self.host.step(use(), again=2, ticks=4)
-        least = 9000 * (1 + page_cache.GROWTH) + LEAST_MIB
-        self.assertEqual([least], self.host.step(use(used=9000), again=2))
+        self.assertEqual([needed(9000)],
+                         self.host.step(use(used=9000), again=2))
 
     def test_a_newcomer_has_what_it_has_or_its_floor(self) -> None:
         self.host.step(use(), again=2, ticks=3)
         limits = self.host.step(use(), use(B, 300, 10), again=2)
         assert limits is not None
-        self.assertEqual(300 * 1.05 + LEAST_MIB, limits[1])
+        self.assertEqual(needed(300), limits[1])
+
+    def test_growth_of_use_that_a_limit_would_end(self) -> None:
+        """By no more than the room in a tick, it meets no limit."""
+        for again, rests in (0.0, 0), (9.0, 0), (9.0, 5):
+            host, used, cache = Host(ends=True), 50.0, 4000.0
+            in_force: float | None = None
+            for tick in range(60):
+                limits = host.step(use(used=used, cache=cache), again=(
+                    again if not rests or tick < rests else 0.0))
+                assert limits is not None
+                if arbitrate.worth_writing(Knob.MEMORY_BYTES, in_force,
+                                           limits[0]):
+                    in_force = limits[0]
+                assert in_force is not None
+                used += max(used * page_cache.GROWTH + LEAST_MIB, STEP_MIB)
+                cache = max(0.0, min(cache, in_force - used))
+                self.assertLessEqual(used, in_force + 0.01)
+
+    def test_page_cache_beside_a_limit_that_would_end(self) -> None:
+        """A step is left of it, whatever it fills again."""
+        host, cache = Host(ends=True), 40_000.0
+        for _ in range(100):
+            limits = host.step(use(used=100, cache=cache), again=9)
+            assert limits is not None
+            cache = limits[0] - 100
+        self.assertEqual([needed(100, STEP_MIB)], limits)
 
     def test_with_memory_free_it_is_not_for_want_of_memory(self) -> None:
         """Such as a service that meets a limit of its own."""
@@ -173,11 +225,12 @@ class PageCacheTest(testtools.TestCase):
         self.assertEqual(('growing', [23_000.0]), (self.host.state, limits))
 
     def test_a_tick_that_is_unknown_lets_nobody_grow(self) -> None:
+        full = use(cache=5000)
         self.host.step(use(), ticks=4)
         for _ in range(20):
-            self.assertEqual([5000.0], self.host.step(use(), again=None))
+            self.assertEqual([6000.0], self.host.step(full, again=None))
         self.assertEqual('blind', self.host.state)
-        self.assertEqual([6000.0], self.host.step(use()))
+        self.assertEqual([7000.0], self.host.step(full))
 
     def test_services_that_never_rest(self) -> None:
         """They read again all the time, whatever the background has."""

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+import contextlib
 import errno
 import os
 import pathlib
@@ -26,6 +28,8 @@ from scavenger_openstack.tests.leased import leased
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import WorkloadSample
 
+MIB = 2 ** 20
+PAGE = os.sysconf('SC_PAGE_SIZE')
 V2_MOUNTS = 'cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\n'
 V2_FILES = {
     'cgroup.procs': '', 'cgroup.freeze': '0\n', 'cgroup.events':
@@ -630,29 +634,67 @@ class TestKnobs(CgroupsCase):
             self.assertIn(f'{self.where}/{file}', str(exc))
             self.assertNotIn('\n', str(exc))
 
-    def test_what_fails_half_way_leaves_nothing(self) -> None:
-        files = {path.name: path.read_text()
-                 for path in self.where.iterdir()}
+    def kernel_files(self, refused: Collection[tuple[str, str]] = (),
+                     code: int = errno.EIO) -> None:
+        """Let plain files hold just what was written to them last, in whole
+        pages, and refuse these texts."""
         plain = os.pwrite
 
         def pwrite(fd: int, data: bytes, offset: int) -> int:
             name = os.path.basename(os.readlink(f'/proc/self/fd/{fd}'))
-            if (name, data) in refused:
-                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            if (name, data.decode().strip()) in refused:
+                raise OSError(code, os.strerror(code))
             os.ftruncate(fd, 0)
-            return plain(fd, data, offset)
+            plain(fd, b'%d\n' % (int(data) // PAGE * PAGE), offset)
+            return len(data)
 
         self.useFixture(fixtures.MonkeyPatch('os.pwrite', pwrite))
-        self.droppable(0)
-        (self.where / 'memory.current').write_text('0\n')
-        for value, last in ((2048, 'memory.max'), (16384, 'memory.high')):
-            refused = {(last, f'{value}\n'.encode())}
+
+    def test_page_cache_that_waits_for_the_disk(self) -> None:
+        """Version 1 does not drop it; each tick tries again."""
+        for name, text in (('usage_in_bytes', f'{90 * MIB}'),
+                           ('limit_in_bytes', f'{2**63 - 4096}'),
+                           ('stat', f'total_inactive_file {50 * MIB}')):
+            self.tree.put(f'mnt/memory/batch/a/memory.{name}', text)
+        self.tree.put('proc/self/mounts',
+                      'cgroup /mnt/memory cgroup rw,memory 0 0\n')
+        cgroups = self.driver()
+        self.assertEqual((True, False), (cgroups.memory_limit_ends,
+                                         self.cgroups.memory_limit_ends))
+        key = '/batch/a', Knob.MEMORY_BYTES
+        state = leased(cgroups, *key)
+        self.kernel_files({('memory.limit_in_bytes', f'{60 * MIB}')},
+                          errno.EBUSY)
+        for _ in range(2):
+            self.assertEqual(90 * MIB,
+                             cgroups.write(*key, 60 * MIB, state))
+            self.assertEqual({key}, cgroups.refresh({key: state}).rewrite)
+            self.assertEqual(set(), cgroups.refresh({key: state}).rewrite)
+        self.assertEqual(64 * MIB, cgroups.write(*key, 64 * MIB, state))
+        self.assertEqual(set(), cgroups.refresh({key: state}).rewrite)
+
+    def test_what_fails_half_way_leaves_nothing(self) -> None:
+        before = 512 * MIB, 1024 * MIB
+        self.set_memory(*before, use=0)
+        for limit, last in ((128, ('memory.max', str(208 * MIB))),
+                            (2048, ('memory.high', str(2048 * MIB)))):
+            self.kernel_files({last})
             self.assertRaises(errors.DriverError, self.cgroups.write,
-                              '/batch/a', Knob.MEMORY_BYTES, value)
-            for file in 'memory.high', 'memory.max':
-                self.assertEqual(files[file], (self.where / file).read_text())
-            self.assertEqual(4096, self.cgroups.read('/batch/a',
-                                                     Knob.MEMORY_BYTES))
+                              '/batch/a', Knob.MEMORY_BYTES, limit * MIB)
+            self.assertEqual(before, self.memory())
+            self.assertEqual(before[0], self.cgroups.read('/batch/a',
+                                                          Knob.MEMORY_BYTES))
+
+    def set_memory(self, high: int | str, most: int | str, *, use: int
+                   ) -> None:
+        for name, value in ('high', high), ('max', most), ('current', use):
+            (self.where / f'memory.{name}').write_text(f'{value}\n')
+        self.droppable(0)
+
+    def memory(self) -> tuple[int, int]:
+        high, most = (int((self.where / f'memory.{name}').read_text())
+                      for name in ('high', 'max'))
+        return high, most
 
     def droppable(self, size: int) -> None:
         (self.where / 'memory.stat').write_text(
@@ -665,11 +707,8 @@ class TestKnobs(CgroupsCase):
         state = leased(self.cgroups, *key)
         self.droppable(500)
         (self.where / 'memory.current').write_text('2500\n')
-        self.assertEqual(2048, self.cgroups.write(
-            '/batch/a', Knob.MEMORY_BYTES, 2048))
-        self.assertEqual(('2048\n', '8192\n'), (
-            (self.where / 'memory.high').read_text(),
-            (self.where / 'memory.max').read_text()))
+        self.assertEqual(2048, self.cgroups.write(*key, 2048, state))
+        self.assertEqual((2048, 8192), self.memory())
         # Another program's memory.max shows, although ours is tighter.
         state = state._replace(ours=leased(self.cgroups, *key).original)
         (self.where / 'memory.max').write_text('7000\n')
@@ -679,8 +718,49 @@ class TestKnobs(CgroupsCase):
             action['text'] for action in followed.state.original.actions])
         (self.where / 'memory.current').write_text('2549\n')
         exc = self.assertRaises(errors.Refused, self.cgroups.write,
-                                '/batch/a', Knob.MEMORY_BYTES, 2048)
+                                *key, 2048, state)
         self.assertEqual(501, exc.unmet_bytes)
+
+    def test_growth_is_held_back_before_it_is_ended(self) -> None:
+        """The OOM killer comes at memory.max, a good deal above the limit."""
+        self.kernel_files()
+        key = '/batch/a', Knob.MEMORY_BYTES
+        self.set_memory('max', 'max', use=90 * MIB)
+        state = leased(self.cgroups, *key)
+        # As after a restart of the agent, the lease has no value of ours.
+        for limit in 160, 96, 128:
+            for more in 4 * PAGE + 77, 0:   # the kernel takes whole pages
+                size = self.cgroups.write(*key, limit * MIB + more, state)
+                self.assertEqual(limit * MIB + more // PAGE * PAGE, size)
+                self.assertEqual(size, self.cgroups.read(*key, state))
+            self.assertEqual((limit * MIB, (limit + limit // 8 + 64) * MIB),
+                             self.memory())
+        # What grew past the limit is refused a lower one.
+        (self.where / 'memory.current').write_text(f'{130 * MIB}')
+        for limit in 128, 112:
+            self.assertRaises(errors.Refused, self.cgroups.write,
+                              *key, limit * MIB, state)
+            self.assertEqual((limit * MIB, 208 * MIB), self.memory())
+            self.assertEqual(208 * MIB, self.cgroups.read(*key, state))
+        # It shrinks: memory.max is still to follow.
+        (self.where / 'memory.current').write_text(f'{90 * MIB}')
+        self.assertEqual(208 * MIB, self.cgroups.read(*key, state))
+        self.cgroups.write(*key, 112 * MIB, state)
+        self.assertEqual((112 * MIB, 190 * MIB), self.memory())
+
+    def test_no_room_above_the_memory_max_of_another_program(self) -> None:
+        self.kernel_files()
+        key = '/batch/a', Knob.MEMORY_BYTES
+        self.set_memory('max', 100 * MIB, use=50 * MIB)
+        state = leased(self.cgroups, *key)
+        for limit, in_force in (90, 90), (40, 100):     # the latter is refused
+            with contextlib.suppress(errors.Refused):
+                self.cgroups.write(*key, limit * MIB, state)
+            self.assertEqual((limit * MIB, 100 * MIB), self.memory())
+            self.assertEqual(in_force * MIB, self.cgroups.read(*key, state))
+        # What is in use has shrunk: the limit is met.
+        (self.where / 'memory.current').write_text(f'{30 * MIB}')
+        self.assertEqual(40 * MIB, self.cgroups.read(*key, state))
 
 
 class TestMounts(CgroupsCase):
