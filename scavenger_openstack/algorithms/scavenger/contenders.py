@@ -25,8 +25,10 @@ from typing import Any
 
 from scavenger_openstack.algorithms.back_off import HoldTimes
 from scavenger_openstack.algorithms.back_off import Stay
+from scavenger_openstack.algorithms.signals import number
 from scavenger_openstack.algorithms.window import quantity
 from scavenger_openstack.types import Cpu
+from scavenger_openstack.types import RunKey
 from scavenger_openstack.types import WorkloadRates
 
 LEAST_MISSES_PER_S = 1e6
@@ -47,8 +49,6 @@ CROWDED = 0.8
 
 HOLD = HoldTimes(60.0, 900.0)
 """For so long threads are taken to share cores after they did."""
-
-RunKey = tuple[str, float]
 
 
 class Contenders:
@@ -81,14 +81,14 @@ class Contenders:
                       background: Sequence[WorkloadRates]
                       ) -> list[WorkloadRates]:
         least = max(LEAST_MISSES_PER_S, LEAST_SHARE * math.fsum(
-            _number(rated.llc_misses_per_s) or 0.0 for rated in foreground))
+            number(rated.llc_misses_per_s) or 0.0 for rated in foreground))
         rest: list[tuple[float, RunKey]] = []
         users: set[RunKey] = set()
         intensity: dict[RunKey, float] = {}
         for rated in background:
-            workload, cores = rated[0], _number(rated.cpu_cores)
-            misses = _number(rated.llc_misses_per_s)
-            key = workload.id, workload.created_s
+            workload, cores = rated[0], number(rated.cpu_cores)
+            misses = number(rated.llc_misses_per_s)
+            key = workload.run
             if misses is not None and cores is not None and (
                     cores >= LEAST_CORES):
                 intensity[key] = misses / cores
@@ -109,8 +109,7 @@ class Contenders:
             left -= misses
         self._users, self._misses_per_cpu_s = users, intensity
         return [rated for rated in background
-                if (rated[0].id, rated[0].created_s) in users]
-
+                if rated[0].run in users]
 
     def state(self) -> list[list[Any]]:
         """Return plain JSON values; :meth:`load` takes them back."""
@@ -137,9 +136,5 @@ def share_cores(workloads: Iterable[WorkloadRates],
     """
     cores = len(set(topology.values()))
     return 0 < cores < len(topology) and math.fsum(
-        _number(rated.cpu_cores) or 0.0
+        number(rated.cpu_cores) or 0.0
         for rated in workloads) > CROWDED * cores
-
-
-def _number(value: float | None) -> float | None:
-    return value if value is not None and 0 <= value < math.inf else None

@@ -39,6 +39,7 @@ from scavenger_openstack.knobs import DEFAULT_FLOORS
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Rates
+from scavenger_openstack.types import RunKey
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadRates
 
@@ -284,5 +285,5 @@ class Leftover:
             self._left.append(left)
 
 
-def _runs(workloads: Iterable[Workload]) -> set[tuple[str, float]]:
-    return {(workload.id, workload.created_s) for workload in workloads}
+def _runs(workloads: Iterable[Workload]) -> set[RunKey]:
+    return {workload.run for workload in workloads}

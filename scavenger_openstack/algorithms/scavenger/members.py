@@ -11,9 +11,7 @@ from typing import Any
 from typing import NamedTuple
 
 from scavenger_openstack.algorithms.window import quantity
-
-RunKey = tuple[str, float]
-"""A workload and when it was made: its id alone may be used again."""
+from scavenger_openstack.types import RunKey
 
 Use = tuple[RunKey, float | None, float | None]
 """A run, what it uses now, what it may come to use; ``None`` if unknown."""

@@ -37,6 +37,7 @@ from scavenger_openstack.algorithms.window import quantity
 from scavenger_openstack.algorithms.window import Window
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import RunKey
 from scavenger_openstack.types import THE_BACKGROUND
 from scavenger_openstack.types import WorkloadRates
 
@@ -171,7 +172,7 @@ class Quota:
         self._ways_increase = ways_increase
         self._blind_ticks = blind_ticks
         self._share_alarms = share_alarms
-        self._baselines: dict[tuple[str, float], _Baseline] = {}
+        self._baselines: dict[RunKey, _Baseline] = {}
 
     def tune(self, *, c: float, min_cores: float, min_deviation: float,
              increase: float, decrease: float, blind_ticks: int,
@@ -201,13 +202,13 @@ class Quota:
             that hurt once grows beyond its half only while it is used up
         """
         phases = self.phases
-        baselines: dict[tuple[str, float], _Baseline] = {}
+        baselines: dict[RunKey, _Baseline] = {}
         verdict, by = Verdict.GROW, ''
         self._c_each = family_factor(
             self._c, len(self._baselines),
             self._smoothing) if self._share_alarms else self._c
         for workload, _, cores, cpi, *_ in foreground:
-            key = (workload.id, workload.created_s)
+            key = workload.run
             baseline = self._baselines.get(key)
             if baseline is None:
                 if cpi is None or not 0 < cpi < math.inf:

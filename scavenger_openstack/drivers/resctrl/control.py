@@ -139,8 +139,7 @@ class Control:
         """Take note of the background; see now and then whether its part of
         caches can be limited."""
         background = frozenset(
-            (measured[0].id, measured[0].created_s)
-            for measured in sample.workloads
+            measured[0].run for measured in sample.workloads
             if measured[0].priority is Priority.BACKGROUND)
         self._stale |= background != self._background
         self._background = background
