@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 import testtools
 
 from scavenger_openstack.algorithms.scavenger.members import Members
-from scavenger_openstack.algorithms.scavenger.members import RunKey
 from scavenger_openstack.algorithms.scavenger.members import Use
 from scavenger_openstack.algorithms.scavenger.params import RESERVE_PEAK
 from scavenger_openstack.algorithms.scavenger.params import RESERVE_RULES
@@ -25,6 +24,7 @@ from scavenger_openstack.algorithms.scavenger.peaks import BLOCKS
 from scavenger_openstack.algorithms.scavenger.reserve import Reserve
 from scavenger_openstack.algorithms.scavenger.reserve import Resource
 from scavenger_openstack.tests.unit.algorithms import strategies
+from scavenger_openstack.types import RunKey
 
 CAPACITY = 1000.0
 SIZES = st.integers(2, 5)
