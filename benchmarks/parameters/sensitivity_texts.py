@@ -44,7 +44,7 @@ INTRODUCTION = '''\
 
 Scavenger (section 4.1) keeps mu + c sigma of a resource for the foreground;
 mu and sigma come from w seconds. The agent keeps the highest use of the last
-minutes instead, unless it is told otherwise (`reserve_rule`). First both, and
+minutes instead, unless `reserve_rule` names another. First both, and
 others, side by side; then what c and w do with the rule of the paper, which
 has the like in sections 6.1 (figure 6) and 6.3 (figure 14). All with the
 agent's own controller on the series below.
@@ -63,7 +63,7 @@ agent's own controller on the series below.
   there and 6 on a trace of 10 s: both w and its number of samples matter,
   and only a recording of the agent has them as they will be.
 * *Next hour's oracle* keeps the highest use of the coming hour: it gives away
-  what nobody has to take back within it. *Last day's maximum* keeps that of
+  what no workload needs back within it. *Last day's maximum* keeps that of
   the last 24 hours. Neither has a headroom.
 * *Oldest model*: how long ago the reserve was made that was in force: by the
   sample that is the maximum, or by the last violation or new phase. A reserve

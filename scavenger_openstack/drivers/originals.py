@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Sequence
-import functools
 import math
 import os
 from typing import NamedTuple
@@ -23,6 +22,7 @@ from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.base import KnobState
 from scavenger_openstack.drivers.base import RestoreAction
 from scavenger_openstack.drivers.base import Setting
+from scavenger_openstack.drivers.cgroup import available_cpus
 from scavenger_openstack.drivers.cgroup import cpuset_tree
 from scavenger_openstack.drivers.cgroup import knobs
 from scavenger_openstack import errors
@@ -37,8 +37,6 @@ QUOTA, PERIOD = 'cpu.cfs_quota_us', 'cpu.cfs_period_us'
 
 RESET_WEIGHTS = {'cpu.shares': '1024', 'cpu.weight': '100'}
 """The weights that the kernel sets when a cgroup ceases to be idle."""
-
-_cpus = functools.lru_cache(maxsize=4096)(parse_cpus)
 
 SHOWN = 3
 """Number of groups that one line of the log names."""
@@ -211,7 +209,8 @@ def within(actions: Sequence[RestoreAction],
 
 def cpus_of(actions: Sequence[RestoreAction]) -> frozenset[int]:
     """Return the CPUs of all sets that the actions restore."""
-    return frozenset().union(*(_cpus(action['text']) for action in actions))
+    return frozenset().union(*(available_cpus.parse(action['text'])
+                               for action in actions))
 
 
 def after_drift(actions: Sequence[RestoreAction],

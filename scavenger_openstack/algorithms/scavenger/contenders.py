@@ -32,7 +32,7 @@ from scavenger_openstack.types import RunKey
 from scavenger_openstack.types import WorkloadRates
 
 LEAST_MISSES_PER_S = 1e6
-"""So many misses, 64 MB/s, disturb nobody: as ``min_misses_per_s`` of
+"""So many misses, 64 MB/s, disturb no workload: as ``min_misses_per_s`` of
 ``attribution``."""
 
 LEAST_SHARE = 0.05

@@ -168,8 +168,8 @@ class PageCache:
         """Return the most that each background workload may have, its own
         cache included, in bytes; ``None``: there is no rule.
 
-        While R is missing, nothing grows.  Nothing is said of a workload of
-        which the use is not known: infinite.
+        While R is missing, nothing grows.  A workload of which the use is
+        not known has no limit: infinite.
         """
         total = number(rates.memory_total_bytes)
         free = number(rates.memory_free_bytes)

@@ -53,8 +53,8 @@ def memory_shares(budget: float, background: Sequence[WorkloadRates],
     """Share out a budget of memory in bytes.
 
     Of a workload whose memory follows no limit, what it uses is gone, and of
-    one of which that is not known all that it may use: nothing is given to
-    others that it is to give back.  Source: DESIGN 7.6; this is ours.
+    one of which that is not known all that it may use: what it may free later
+    is not given to others now.  Source: DESIGN 7.6; this is ours.
     """
     weights = [rated[0].vcpus for rated in background]
     shares = split(budget, demands, weights, floors)

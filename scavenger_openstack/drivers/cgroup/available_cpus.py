@@ -15,7 +15,8 @@ from scavenger_openstack.types import parse_cpus
 
 LOG = logging.getLogger(__name__)
 
-_parse = functools.lru_cache(maxsize=4096)(parse_cpus)
+parse = functools.lru_cache(maxsize=4096)(parse_cpus)
+"""The same few texts are read in each tick."""
 
 
 def read_cpus(directory: CgroupDirectory, file: str = cpuset.FILE
@@ -26,7 +27,7 @@ def read_cpus(directory: CgroupDirectory, file: str = cpuset.FILE
     """
     text = directory.read(file)
     try:
-        return _parse(text)
+        return parse(text)
     except ValueError as exc:
         raise errors.DriverError(f'{directory.path}/{file} holds '
                                  f'{text[:40]!r}, not a CPU list') from exc

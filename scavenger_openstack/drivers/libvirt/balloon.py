@@ -6,8 +6,8 @@
 
 A guest gives memory back in its own time, or not at all: without a driver,
 or because it needs what it has.  On the way its balloon is neither where it
-was nor where it has to be, so what is read back is where it goes to; what is
-missing is told apart from that.  The guest itself reports how large its
+was nor where it has to be, so what is read back is where it goes to, and what
+is missing is another number.  The guest itself reports how large its
 balloon is, so what QEMU holds is compared with that.
 """
 
