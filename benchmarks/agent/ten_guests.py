@@ -10,7 +10,8 @@ guest takes the CPUs and one the disk, each for some seconds at a time, at
 random; of five other background guests three do a little and two nothing.
 The real agent, with the detector ``attribution`` in enforce mode and nothing
 else (regulators would limit the two before they could disturb others), sees
-only what it always sees.
+only what it always sees.  With ``--controllers`` other ones enforce, too:
+``scavenger,perfiso,io_shares,attribution`` is what a fresh install has.
 
 Prints, before a guest disturbs, while one does that is not limited, while all
 that do are, and after they have stopped: the victims' own work, what each
@@ -97,11 +98,15 @@ EVERY_S = 0.25
 
 CONFIG = """\
 [agent]
-controllers = attribution
+controllers = {controllers}
 {libvirt}stats_ticks = {stats_ticks}
-[attribution]
-mode = enforce
+{modes}[attribution]
 sample_s = {sample_s:g}
+"""
+
+MODE = """\
+[{}]
+mode = enforce
 """
 
 
@@ -208,8 +213,11 @@ def play(args: argparse.Namespace) -> dict[str, Any]:
         directory.mkdir()
         recording = directory / 'recording'
         agent = stack.enter_context(Agent(directory, CONFIG.format(
+            controllers=args.controllers,
             libvirt=libvirt_section(stage.host), sample_s=args.sample_s,
-            stats_ticks=args.stats_ticks), '--record', str(recording)))
+            stats_ticks=args.stats_ticks, modes=''.join(
+                MODE.format(name) for name in args.controllers.split(','))),
+            '--record', str(recording)))
         start_s = time.monotonic()
         workers: list[Worker] = [
             Victim(name, stage.consoles[name]) for name in APPLICATION]
@@ -314,6 +322,8 @@ def main() -> int:
     parser.add_argument('--after', type=float, default=30,
                         help='seconds after the last limit was removed '
                              '(%(default)s)')
+    parser.add_argument('--controllers', default='attribution',
+                        help='of the agent, with commas (%(default)s)')
     parser.add_argument('--sample-s', type=float, default=5,
                         help='[attribution] sample_s (%(default)s, as '
                              'shipped)')

@@ -99,6 +99,7 @@ def text(record: Mapping[str, Any]) -> str:
         'seconds, in ms; what the agent saw of all three; what the hogs '
         'say of their own work.', '', *work(record, timeline, phases), '',
         *recovered(record, timeline, phases), '',
+        *beside(record, timeline), '',
         'What the agent saw of each guest: cores, and MB/s of its disk '
         '(libvirt tells that some', 'seconds later)', '',
         *used(record, timeline, phases), '', *told(record, timeline), '',
@@ -205,6 +206,26 @@ def recovered(record: Mapping[str, Any], timeline: Timeline,
         found.append(tuple(row))
     return columns(('mean latency / before, while ... works -> is limited',
                     *record['victims']), found)
+
+
+def beside(record: Mapping[str, Any], timeline: Timeline) -> list[str]:
+    """The whole time in which a guest disturbs, limited or not."""
+    rows = []
+    for name in record['victims']:
+        before, work = [], []
+        for one in record['reports'][name]:
+            from_s = one['until_s'] - one['took_s']
+            if from_s < timeline.first_s:
+                before.append(one)
+            elif any(timeline.works(hog, from_s) for hog in timeline.worked):
+                work.append(one)
+        quiet_s, work_s = (_median(one['p99_s'] for one in reports
+                                   if 'p99_s' in one)
+                           for reports in (before, work))
+        rows.append((name, number(_ms(quiet_s)), number(_ms(work_s)), number(
+            work_s / quiet_s if quiet_s and work_s else None, 2)))
+    return columns(('median p99 in ms', 'before', 'while a hog works',
+                    'ratio'), rows)
 
 
 def used(record: Mapping[str, Any], timeline: Timeline,
