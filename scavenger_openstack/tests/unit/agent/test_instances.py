@@ -66,7 +66,8 @@ ALL = [Cap(uuid(3), knob, value, 'scavenger', 'why') for knob, value in (
     (Knob.CPU_CORES, 0.5), (Knob.CPU_SET, '0-1'), (Knob.CPU_IDLE, 1.0),
     (Knob.MEMORY_BYTES, 812.0 * MIB), (Knob.IO_BYTES_PER_S, 10e6),
     (Knob.IO_OPS_PER_S, 100.0), (Knob.EGRESS_BYTES_PER_S, 5e6),
-    (Knob.LLC_WAYS, 2.0), (Knob.PAUSED, 1.0))]
+    (Knob.INGRESS_BYTES_PER_S, 4e6), (Knob.LLC_WAYS, 2.0),
+    (Knob.PAUSED, 1.0))]
 
 
 def ten() -> dict[str, Any]:
@@ -123,7 +124,8 @@ class TableTest(testtools.TestCase):
             f'      {uuid(3)}  limits: 0.5 cores, CPUs 0-1, CPU only when '
             'idle, memory',
             '        812 MiB, disk 10 MB/s, disk 100 operations/s, sends 5 '
-            'MB/s, 2 ways of cache, paused',
+            'MB/s, receives 4 MB/s, 2 ways of',
+            '        cache, paused',
             '      uses 1.30 of 2 cores, 812 of 2,048 MiB, disk 3.1 MB/s (42 '
             'operations/s), sends 0.2 MB/s'],
             instances.table(document([instance(3)], rates(3),
