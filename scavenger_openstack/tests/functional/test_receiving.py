@@ -15,6 +15,8 @@ import threading
 
 import fixtures
 
+from scavenger_openstack.agent.apply import actuator
+from scavenger_openstack.agent.lease import leases as leases_
 from scavenger_openstack.drivers.kernel import token_bucket
 from scavenger_openstack.drivers.network import egress
 from scavenger_openstack import errors
@@ -25,6 +27,7 @@ from scavenger_openstack.tests.functional import namespaces
 from scavenger_openstack.tests.functional import taps
 from scavenger_openstack.tests.functional.taps import VM
 from scavenger_openstack.tests.leased import leased
+from scavenger_openstack import types
 from scavenger_openstack.types import Knob
 
 RATE = Knob.INGRESS_BYTES_PER_S
@@ -38,6 +41,11 @@ LINK = 5e6
 class ReceivingTestCase(taps.TapTestCase):
 
     knob = RATE
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.state = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path, 'state')
 
     def root(self, device: str = taps.TAP) -> str:
         return re.sub(r'_stat \d+', '', self.vm.tc(
@@ -97,6 +105,26 @@ class Tap(ReceivingTestCase):
         self.assertTrue(self.restore_by(dict(state.original.actions[0])))
         self.assertRegex(self.root(), 'noqueue 8[0-9a-f]{3}: root')
         self.assertTrue(self.vm.arrives(20))
+
+    def test_by_an_agent(self) -> None:
+        """It sets it, reads it back, changes it, and removes it."""
+        self.noqueue()
+        leases = leases_.Leases(self.state)
+        leases.open()
+        self.addCleanup(leases.close)
+        agent = actuator.Actuator(self.driver, leases, deadline_s=1)
+        for rate in (1.25e6, 2.5e6, None, 1.25e6):
+            caps = [] if rate is None else [
+                types.Cap(VM, RATE, rate, 'test', 'to see it')]
+            for _ in range(2 * actuator.READ_TICKS):
+                self.assertEqual([], agent.reconcile(
+                    {cap.key: cap for cap in caps}, agent.read(caps)).problems)
+                self.wait_for('nothing is being removed any more',
+                              lambda: not agent.pending)
+            self.assertEqual(rate, self.driver.read(VM, RATE))
+            self.assertIn('noqueue' if rate is None else 'tbf', self.root())
+        agent.remove((VM, RATE))
+        self.assertIn('noqueue', self.root())
 
     def test_another_programs_qdisc_stays(self) -> None:
         """As libvirt's for quota:vif_inbound_average, before and after us."""
@@ -163,8 +191,7 @@ class Tap(ReceivingTestCase):
     def test_the_agent_dies(self) -> None:
         """The watcher's program removes what kill -9 left."""
         self.noqueue()
-        directory = pathlib.Path(
-            self.useFixture(fixtures.TempDir()).path, 'state')
+        directory = self.state
         (directory / 'leases').mkdir(parents=True)
         directory.chmod(0o700)
         lease = directory / 'leases' / ('0' * 32 + '.json')
