@@ -50,7 +50,7 @@ def rates(number: int) -> WorkloadRates:
     return WorkloadRates(
         Workload(uuid(number), Priority.BACKGROUND), 1.0, cpu_cores=1.3,
         memory_bytes=812 * MIB, io_bytes_per_s=3.1e6, io_ops_per_s=42.0,
-        net_tx_bytes_per_s=2e5)
+        net_tx_bytes_per_s=2e5, net_rx_bytes_per_s=1e5)
 
 
 def document(found: list[Instance], *uses: WorkloadRates,
@@ -127,7 +127,8 @@ class TableTest(testtools.TestCase):
             'MB/s, receives 4 MB/s, 2 ways of',
             '        cache, paused',
             '      uses 1.30 of 2 cores, 812 of 2,048 MiB, disk 3.1 MB/s (42 '
-            'operations/s), sends 0.2 MB/s'],
+            'operations/s), sends 0.2 MB/s,',
+            '        receives 0.1 MB/s'],
             instances.table(document([instance(3)], rates(3),
                                      caps=tuple(ALL)))[1:])
 
@@ -139,7 +140,7 @@ class TableTest(testtools.TestCase):
             '  instance-00000001  -  -  foreground (default)',
             f'      {uuid(1)}  no limits',
             '      uses unknown of 2 cores, unknown of 2,048 MiB, disk '
-            'unknown, sends unknown'],
+            'unknown, sends unknown, receives unknown'],
             instances.table(document([instance(
                 1, display_name='', flavor='', source='default',
                 priority=Priority.FOREGROUND)]))[1:])
