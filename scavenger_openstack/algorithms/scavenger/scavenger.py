@@ -179,8 +179,10 @@ class Controller:
         if params.use_page_cache:
             facts['page_cache'] = self._regulate_page_cache(tick)
         if params.use_network:
+            sides = [usage.by_link(part, rates.link_of)
+                     for part in (tick.background, tick.foreground)]
             for way in usage.directions(received=params.use_network_received):
-                facts[way.name] = self._regulate_network(tick, way)
+                facts[way.name] = self._regulate_network(tick, way, *sides)
         crowded, cpus = False, cpu_pins.usable(rates.topology)
         if params.use_cpu_set and cpus:
             crowded, cpus, caps, facts['cpu_set'] = cpu_pins.limits(
@@ -273,24 +275,23 @@ class Controller:
                 facts, len(background)))
         return facts
 
-    def _regulate_network(self, tick: _Tick, direction: usage.Direction
+    def _regulate_network(self, tick: _Tick, way: usage.Direction,
+                          ours: usage.ByLink, theirs: usage.ByLink
                           ) -> dict[str, Any]:
-        rates, carried = tick.rates, direction.of_links(tick.rates)
-        ours = usage.by_link(tick.background, rates.link_of)
-        theirs = usage.by_link(tick.foreground, rates.link_of)
-        for key in ((direction.name, link) for link in rates.links):
+        rates, carried = tick.rates, way.of_links(tick.rates)
+        for key in ((way.name, link) for link in rates.links):
             if key not in self._links:
                 self._links[key] = self._new_resource(link=True)
         facts: dict[str, Any] = {}
         for (name, link), resource in list(self._links.items()):
-            if name != direction.name:
+            if name != way.name:
                 continue
             limited = ours.get(link, [])
             if link not in rates.links and not limited:
                 del self._links[name, link]
                 continue
-            used = [number(direction.of_workload(rated)) for rated in limited]
-            foreground = [(rated[0].run, direction.of_workload(rated), None)
+            used = [number(way.of_workload(rated)) for rated in limited]
+            foreground = [(rated[0].run, way.of_workload(rated), None)
                           for rated in theirs.get(link, ())]
             resource.observe(
                 usage.foreground_rate(
@@ -302,14 +303,13 @@ class Controller:
             rule = resource.rule
             if rule == 'off' or not limited:
                 continue
-            shares = floors = floors_of(limited, direction.knob)
+            shares = floors = floors_of(limited, way.knob)
             if rule != 'blind':
-                tick.check(f'{direction.knob} {link}', floors,
-                           resource.budget())
+                tick.check(f'{way.knob} {link}', floors, resource.budget())
             wait_s = self.params.network_wait_s
             budget = facts[link]['budget'] = shared_link.budget(
                 resource.capacity or 0.0, resource.reserved(), wait_s)
-            why = reason(facts[link], f'{direction.act} over {link}', 'Mbit/s',
+            why = reason(facts[link], f'{way.act} over {link}', 'Mbit/s',
                          MBIT, len(limited))
             if rule == 'holding':
                 shares = split(budget, self._demands(used),
@@ -317,7 +317,7 @@ class Controller:
                 if wait_s:
                     why += (f'; a packet of the foreground may wait '
                             f'{wait_s * MS_PER_S:g} ms on average')
-            tick.cap(limited, direction.knob, shares, why)
+            tick.cap(limited, way.knob, shares, why)
         return facts
 
     def _regulate_quota(self, tick: _Tick, *, crowded: bool,

@@ -21,6 +21,10 @@ from scavenger_openstack.types import Rates
 from scavenger_openstack.types import WorkloadRates
 
 
+ByLink = Mapping[str, Sequence[WorkloadRates]]
+"""Workloads by the link of their traffic."""
+
+
 class Direction(NamedTuple):
     """One of the two ways over a link, of which each has all of its capacity.
 
