@@ -191,7 +191,9 @@ class Params:
         'help': 'With use_network, limit what background work receives over '
                 'each shared link in the same way. It makes TCP slow down; '
                 'what is sent without heeding losses, as by UDP, fills the '
-                'link all the same. False: its receiving is not limited.',
+                'link all the same, and what is dropped at the tap of a VM '
+                "counts as the foreground's. False: its receiving is not "
+                'limited.',
         'source': 'not in the paper'})
     use_ipc: bool = dataclasses.field(default=True, metadata={
         'help': 'Limit the CPU quota of background work by the instructions '
