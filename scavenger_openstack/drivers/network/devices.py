@@ -28,11 +28,11 @@ Interface = str | tap.Tap
 which it leaves, or taps at which it arrives."""
 
 
-class Seen(NamedTuple):
+class LimitedDevices(NamedTuple):
     """The devices of a workload that can be limited, and their limit now.
 
     ``rate`` in bytes per second.  ``refused``: those that cannot be limited,
-    and why.  ``noqueue``: see :attr:`.roots.SeenRoots.noqueue`.
+    and why.  ``noqueue``: see :attr:`.roots.RootQdiscs.noqueue`.
     """
 
     links: tap.Links
@@ -105,7 +105,8 @@ class Devices:
             self._taps[netns] = tap.Taps(self._sockets[netns])
         return self._taps[netns]
 
-    def see(self, interface: Interface, *, arrives: bool, what: str) -> Seen:
+    def read(self, interface: Interface, *, arrives: bool, what: str
+             ) -> LimitedDevices:
         """Return which devices can be limited, and what is there.
 
         :param arrives: limit what arrives at them, and not what leaves
@@ -123,14 +124,15 @@ class Devices:
         if arrives:
             taps = self.taps(first(interface))
             at_taps = taps.read(links, what=what)
-            return Seen(at_taps.links, {**refused, **at_taps.refused},
-                        taps.rate(at_taps),
-                        functools.partial(taps.set_rate, at_taps))
+            return LimitedDevices(
+                at_taps.links, {**refused, **at_taps.refused},
+                taps.rate(at_taps),
+                functools.partial(taps.set_rate, at_taps))
         at_roots = roots.read(namespace, links, what=what)
-        return Seen(at_roots.links, {**refused, **at_roots.refused},
-                    at_roots.rate,
-                    functools.partial(roots.set_rate, namespace, at_roots),
-                    at_roots.noqueue)
+        return LimitedDevices(
+            at_roots.links, {**refused, **at_roots.refused}, at_roots.rate,
+            functools.partial(roots.set_rate, namespace, at_roots),
+            at_roots.noqueue)
 
     def _leave(self, netns: str) -> None:
         if netns in self._taps:

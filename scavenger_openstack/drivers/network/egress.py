@@ -33,14 +33,14 @@ LOG = logging.getLogger(__name__)
 
 BITS_PER_BYTE = 8
 
-WHAT = {Knob.EGRESS_BYTES_PER_S: 'sends', Knob.INGRESS_BYTES_PER_S: 'receives'}
+ACTS = {Knob.EGRESS_BYTES_PER_S: 'sends', Knob.INGRESS_BYTES_PER_S: 'receives'}
 """The knobs, and what a workload does that each limits."""
 
 
 class Network:
     """Implements :class:`scavenger_openstack.drivers.base.Knobs`.
 
-    Only the knobs in :data:`WHAT` exist here.  Not for two threads at once.
+    Only the knobs in :data:`ACTS` exist here.  Not for two threads at once.
 
     :param links: shared devices and their capacity in bytes per second,
         ``None`` for the speed that the device reports
@@ -74,14 +74,14 @@ class Network:
 
         Its limit is removed by the restore actions of its lease, not by this.
         """
-        for knob in WHAT:
+        for knob in ACTS:
             self._limited.pop((workload, knob), None)
         interface = self._interfaces.pop(workload, None)
         for device in (devices.names(interface)
                        if interface is not None else ()):
             self._devices.forget(device)
             self._logged.forget(device)
-            for knob in WHAT:
+            for knob in ACTS:
                 self._logged.forget((workload, knob, device))
 
     def ended(self, workload: str) -> None:
@@ -210,13 +210,13 @@ class Network:
         :raises WorkloadGone: other devices than those of the lease carry the
             traffic of the workload
         """
-        return self._see(workload, knob, state).rate
+        return self._read(workload, knob, state).rate
 
     def restore_actions(self, workload: str, knob: Knob,
                         state: base.KnobState | None = None
                         ) -> list[base.RestoreAction]:
         """Take our token bucket away again."""
-        seen = self._see(workload, knob, state)
+        limited = self._read(workload, knob, state)
         names = self._limited_names(workload, knob)
         netns, name = devices.split(names[0])
         first, *also = self._devices.indexes(names)
@@ -225,7 +225,7 @@ class Network:
             'netns': netns, 'dev': name, 'ifindex': first}
         # Ours stands in its place meanwhile.
         leased = state.original.actions[0] if state else {}
-        noqueue = sorted({*seen.noqueue, *leased.get('noqueue', ())})
+        noqueue = sorted({*limited.noqueue, *leased.get('noqueue', ())})
         return [{**action, **({'also': also} if also else {}),
                  **({'noqueue': noqueue} if noqueue else {})}]
 
@@ -234,17 +234,17 @@ class Network:
         """Set the rate in bytes per second; packets that wait stay."""
         interface = self._interface(workload, knob)
         rate = _rate(devices.first(interface), value)
-        seen = self._see(workload, knob, state)
+        limited = self._read(workload, knob, state)
         try:
-            seen.set_rate(token_bucket.bucket(
-                rate, max(link.mtu for link in seen.links.values())))
+            limited.set_rate(token_bucket.bucket(
+                rate, max(link.mtu for link in limited.links.values())))
         except OSError as exc:
             if exc.errno in (errno.EEXIST, errno.EINVAL):
-                self._see(workload, knob, state)    # says whose it is
+                self._read(workload, knob, state)    # says whose it is
             raise self._devices.failure(interface, exc) from exc
         if knob is Knob.EGRESS_BYTES_PER_S and isinstance(interface, tap.Tap):
             self._withheld.setdefault(workload, 0)
-        return self._see(workload, knob, state).rate
+        return self._read(workload, knob, state).rate
 
     def queue(self, workload: str, knob: Knob) -> str:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.queue`."""
@@ -271,7 +271,7 @@ class Network:
             return False
 
     def _interface(self, workload: str, knob: Knob) -> devices.Interface:
-        if knob not in WHAT:
+        if knob not in ACTS:
             raise errors.Unsupported(f'{workload}: {knob} is not a limit of '
                                      'a network device')
         if workload not in self._interfaces:
@@ -285,8 +285,8 @@ class Network:
         return (isinstance(self._interfaces[workload], tap.Tap)
                 == (knob is Knob.EGRESS_BYTES_PER_S))
 
-    def _see(self, workload: str, knob: Knob, state: base.KnobState | None
-             ) -> devices.Seen:
+    def _read(self, workload: str, knob: Knob, state: base.KnobState | None
+             ) -> devices.LimitedDevices:
         """Return which devices can be limited, and what is there.
 
         :raises WorkloadGone: they are not the devices of the lease, or are
@@ -295,14 +295,14 @@ class Network:
         """
         interface = self._interface(workload, knob)
         try:
-            seen = self._devices.see(
+            limited = self._devices.read(
                 interface, arrives=self._arrives(workload, knob),
-                what=f'what {workload} {WHAT[knob]} by it')
+                what=f'what {workload} {ACTS[knob]} by it')
         except OSError as exc:
             raise self._devices.failure(interface, exc) from exc
         key = workload, knob
-        self._limited[key] = seen.links.keys()
-        left_out = self._name_refused(key, interface, seen.refused)
+        self._limited[key] = limited.links.keys()
+        left_out = self._name_refused(key, interface, limited.refused)
         indexes = self._devices.indexes(self._limited_names(*key))
         leased = state.original.actions[0] if state else None
         if leased and indexes != [leased['ifindex'], *leased.get('also', ())]:
@@ -311,7 +311,7 @@ class Network:
                 'made again, added or removed (ifindex '
                 f'{", ".join(map(str, indexes))}); the '
                 f'limit from before is removed, or ended with it{left_out}')
-        return seen
+        return limited
 
     def _limited_names(self, workload: str, knob: Knob) -> list[str]:
         """The devices of a workload that can be limited."""

@@ -24,7 +24,7 @@ from scavenger_openstack import errors
 NOQUEUE = 'noqueue'
 
 
-class SeenRoots(NamedTuple):
+class RootQdiscs(NamedTuple):
     """What is at the root of the devices of a workload.
 
     ``links`` can be limited; of each, ``qdiscs`` is what is at its root,
@@ -52,7 +52,7 @@ class SeenRoots(NamedTuple):
 
 
 def read(namespace: rtnetlink.Rtnetlink, links: tap.Links, *, what: str
-         ) -> SeenRoots:
+         ) -> RootQdiscs:
     """Read what is at the root of devices.
 
     :param what: what leaves by them, for messages
@@ -75,17 +75,17 @@ def read(namespace: rtnetlink.Rtnetlink, links: tap.Links, *, what: str
                 f'{name} root) or leave this workload out')
     if not usable:
         raise next(iter(refused.values()))
-    return SeenRoots(usable, qdiscs, refused)
+    return RootQdiscs(usable, qdiscs, refused)
 
 
-def set_rate(namespace: rtnetlink.Rtnetlink, seen: SeenRoots,
+def set_rate(namespace: rtnetlink.Rtnetlink, roots: RootQdiscs,
              bucket: TokenBucket) -> None:
     """Set the rate of each; packets that wait stay.
 
     :raises OSError: EEXIST or EINVAL: another program's qdisc came meanwhile
     """
-    for name, link in seen.links.items():
-        qdisc = seen.qdiscs[name]
+    for name, link in roots.links.items():
+        qdisc = roots.qdiscs[name]
         if qdisc is not None and qdisc.kind == NOQUEUE:
             namespace.delete_root(link.ifindex, qdisc)
         namespace.set_root_tbf(link.ifindex, tap.HANDLE, bucket)

@@ -148,18 +148,18 @@ class Tap(ReceivingTestCase):
         self.assertEqual(before, self.root())
 
     def test_a_qdisc_that_comes_between_look_and_write(self) -> None:
-        seen = self.driver._see(VM, RATE, None)
+        limited = self.driver._read(VM, RATE, None)
         self.vm.tc('qdisc', 'add', 'dev', taps.TAP, 'root', 'handle', '1:',
                    'pfifo')
         before = self.root()
         bucket = token_bucket.bucket(1_000_000, 1500)
-        self.assertRaises(OSError, seen.set_rate, bucket)
+        self.assertRaises(OSError, limited.set_rate, bucket)
         self.vm.tc('qdisc', 'del', 'dev', taps.TAP, 'root')
         self.noqueue()
-        seen = self.driver._see(VM, RATE, None)
+        limited = self.driver._read(VM, RATE, None)
         self.vm.tc('qdisc', 'replace', 'dev', taps.TAP, 'root', 'handle',
                    '1:', 'pfifo')
-        self.assertRaises(OSError, seen.set_rate, bucket)
+        self.assertRaises(OSError, limited.set_rate, bucket)
         self.assertEqual(before, self.root())
 
     def test_the_device_goes_under_a_limit(self) -> None:
