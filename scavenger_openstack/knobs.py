@@ -57,6 +57,9 @@ KNOBS: Mapping[Knob, KnobFacts] = {
                                  10.0, example='200'),
     Knob.EGRESS_BYTES_PER_S: KnobFacts(Resource.NETWORK, 'sends {}', MB_PER_S,
                                        125_000.0, example='10MB/s'),
+    Knob.INGRESS_BYTES_PER_S: KnobFacts(
+        Resource.NETWORK, 'receives {}', MB_PER_S, 125_000.0,
+        example='10MB/s'),
     Knob.LLC_WAYS: KnobFacts(Resource.CPU, '{} of cache', (1.0, 'ways')),
     Knob.PAUSED: KnobFacts(Resource.MEMORY, 'paused', is_switch=True)}
 """Source: DESIGN 7.6 (floors), 7.5 (what an operator may override)."""

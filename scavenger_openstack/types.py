@@ -58,7 +58,8 @@ class Knob(enum.StrEnum):
     hold 0 or 1; the others hold a number.  ``io_bytes_per_s`` and
     ``io_ops_per_s`` are, of a container, of each direction and each device;
     of a VM, of all its disks that have no limit of their own together, reads
-    and writes.  ``llc_ways`` is of :data:`THE_BACKGROUND`.
+    and writes.  ``ingress_bytes_per_s`` is, of a VM, of each of its network
+    cards.  ``llc_ways`` is of :data:`THE_BACKGROUND`.
     """
 
     CPU_CORES = 'cpu_cores'
@@ -68,6 +69,7 @@ class Knob(enum.StrEnum):
     IO_BYTES_PER_S = 'io_bytes_per_s'
     IO_OPS_PER_S = 'io_ops_per_s'
     EGRESS_BYTES_PER_S = 'egress_bytes_per_s'
+    INGRESS_BYTES_PER_S = 'ingress_bytes_per_s'
     LLC_WAYS = 'llc_ways'
     PAUSED = 'paused'
 
@@ -258,9 +260,10 @@ class HostSample:
     """One look at a host.  ``time_s`` is CLOCK_BOOTTIME.
 
     ``links`` maps a network device that foreground and background share to
-    its capacity in bytes per second; ``link_tx_bytes`` maps it to what was
-    sent over it so far.  ``link_of`` maps an interface of a workload to the
-    link that its traffic leaves by.  ``direct`` answers what
+    its capacity in bytes per second, each way; ``link_tx_bytes`` and
+    ``link_rx_bytes`` map it to what was sent and received over it so far.
+    ``link_of`` maps an interface of a workload to the link that its traffic
+    leaves by.  ``direct`` answers what
     :meth:`.drivers.base.Driver.ask` asked; each answer is there once.
     ``refault_bytes`` of page cache had been dropped and were read from disk
     again, whatever they are charged to; ``memory_free_bytes`` hold nothing.
@@ -287,6 +290,7 @@ class HostSample:
     refault_bytes: int | None = None
     llc_ways: int | None = None
     memory_limit_ends: bool = False
+    link_rx_bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     schema: int = SCHEMA
 
 
@@ -308,6 +312,7 @@ class WorkloadRates(NamedTuple):
     io_bytes_per_s: float | None = None
     io_ops_per_s: float | None = None
     net_tx_bytes_per_s: float | None = None
+    net_rx_bytes_per_s: float | None = None
     refault_bytes_per_s: float | None = None
     page_cache_bytes: int | None = None
     memory_bytes: int | None = None
@@ -317,7 +322,8 @@ class WorkloadRates(NamedTuple):
 class Rates:
     """What a host did between two samples: the input of every controller.
 
-    ``links`` and ``link_tx_bytes_per_s`` are keyed by device.  ``complete``
+    ``links``, ``link_tx_bytes_per_s`` and ``link_rx_bytes_per_s`` are keyed
+    by device.  ``complete``
     is false for the first sample, which has gauges but no rates.
     ``cpu_busy_s`` is a total as in the sample: what needs it is rarely there.
     """
@@ -340,6 +346,8 @@ class Rates:
     refault_bytes_per_s: float | None = None
     llc_ways: int | None = None
     memory_limit_ends: bool = False
+    link_rx_bytes_per_s: Mapping[str, float | None] = dataclasses.field(
+        default_factory=dict)
 
 
 class Cap(NamedTuple):

@@ -31,7 +31,7 @@ COLUMNS = 100
 OWN_LIMIT = 'own_limit'
 """The cause of an incident of a VM that reached its own quota."""
 USE = ('cpu_cores', 'memory_bytes', 'io_bytes_per_s', 'io_ops_per_s',
-       'net_tx_bytes_per_s')
+       'net_tx_bytes_per_s', 'net_rx_bytes_per_s')
 
 
 class InstanceRows:
@@ -113,7 +113,7 @@ def table(document: Mapping[str, Any]) -> list[str]:
 
 
 def _use(row: Mapping[str, Any]) -> str:
-    cores, memory, disk, ops, sends = map(row.get, USE)
+    cores, memory, disk, ops, sends, receives = map(row.get, USE)
     return 'uses ' + ', '.join((
         f'{_formatted(cores, "{:.2f}")} of {row["vcpus"]} cores',
         ('unknown' if memory is None else f'{memory / 2 ** 20:,.0f}')
@@ -121,8 +121,9 @@ def _use(row: Mapping[str, Any]) -> str:
         'disk ' + ('unknown' if disk is None else
                    amounts.of_bytes_per_s(disk))
         + (f' ({ops:.0f} operations/s)' if ops is not None else ''),
-        'sends ' + ('unknown' if sends is None else
-                    amounts.of_bytes_per_s(sends))))
+        *(f'{act} ' + ('unknown' if rate is None else
+                       amounts.of_bytes_per_s(rate))
+          for act, rate in (('sends', sends), ('receives', receives)))))
 
 
 def _formatted(value: float | None, form: str) -> str:

@@ -17,7 +17,7 @@ from scavenger_openstack.types import printable
 from scavenger_openstack.types import WorkloadRates
 
 TITLES = ('workload', 'priority', 'CPU cores', 'waits for CPU', 'memory',
-          'disk', 'waits for disk', 'sends', 'cycles/instr.')
+          'disk', 'waits for disk', 'sends', 'receives', 'cycles/instr.')
 UNKNOWN = '-'
 
 
@@ -54,6 +54,6 @@ def _row(rated: WorkloadRates, vm_names: names.Names) -> Sequence[str]:
         amounts.of_bytes_per_s(rated.io_bytes_per_s),
         UNKNOWN if rated.io_wait_s_per_op is None else
         f'{amounts.of_number(rated.io_wait_s_per_op * 1e3)} ms/op.',
-        UNKNOWN if rated.net_tx_bytes_per_s is None else
-        amounts.of_bytes_per_s(rated.net_tx_bytes_per_s),
+        *(UNKNOWN if rate is None else amounts.of_bytes_per_s(rate)
+          for rate in (rated.net_tx_bytes_per_s, rated.net_rx_bytes_per_s)),
         UNKNOWN if rated.cpi is None else amounts.of_number(rated.cpi))

@@ -34,6 +34,7 @@ FLOORS: Mapping[str, tuple[Knob, float]] = {
     'scavenger:floor_io_bytes_per_s': (Knob.IO_BYTES_PER_S, 1),
     'scavenger:floor_io_ops_per_s': (Knob.IO_OPS_PER_S, 1),
     'scavenger:floor_egress_bytes_per_s': (Knob.EGRESS_BYTES_PER_S, 1),
+    'scavenger:floor_ingress_bytes_per_s': (Knob.INGRESS_BYTES_PER_S, 1),
 }
 """Extra specs that set a floor, and what one of their units is in ours."""
 

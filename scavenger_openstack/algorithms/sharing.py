@@ -48,12 +48,15 @@ def by_disk(workloads: Iterable[WorkloadRates]
 
 
 def link_of(workload: Workload, links: Mapping[str, str]) -> str | None:
-    """The link by which a workload sends: the first that is known.
+    """The link of a workload's traffic: the first that is known.
 
     :param links: by interface
     """
-    return next((links[interface] for interface in workload.interfaces
-                 if interface in links), None)
+    for interface in workload.interfaces:
+        link = links.get(interface)
+        if link is not None:
+            return link
+    return None
 
 
 def _cores(workload: Workload, topology: Mapping[int, Cpu]

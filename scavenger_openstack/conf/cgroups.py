@@ -15,6 +15,9 @@ FLOORS = {
                        'bytes.',
     Knob.EGRESS_BYTES_PER_S: 'Egress that every background workload keeps, '
                              'in bytes per second.',
+    Knob.INGRESS_BYTES_PER_S: 'What every background workload may receive in '
+                              'any case, in bytes per second; of VMs, by '
+                              'each network card.',
     Knob.IO_BYTES_PER_S: 'Disk throughput that every background workload '
                          'keeps, in bytes per second; of containers, each '
                          'direction and device.',

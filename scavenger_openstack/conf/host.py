@@ -18,13 +18,13 @@ LIBVIRT_URI = 'qemu:///system'
 
 NETWORK_OPTS: list[cfg.Opt] = [
     cfg.ListOpt('links', default=[],
-                help='Devices that foreground and background send over, as '
+                help='Devices that foreground and background share, as '
                      'DEVICE or DEVICE=BYTES_PER_S (default: its speed).  '
                      'A device in a network namespace is NETNS:DEVICE.'),
     cfg.ListOpt('interfaces', default=[],
                 help='Which device carries the traffic of one background '
                      'workload and nothing else: WORKLOAD=DEVICE or '
-                     'WORKLOAD=NETNS:DEVICE.  Its egress is shaped there.  '
+                     'WORKLOAD=NETNS:DEVICE.  It is limited there.  '
                      'With several links, /LINK at the end names the one '
                      'that the traffic leaves by.'),
 ]

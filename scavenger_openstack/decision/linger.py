@@ -29,7 +29,8 @@ HOLD_TIMES: Mapping[types.Knob, HoldTimes] = {
     types.Knob.LLC_WAYS: HoldTimes(60.0, 900.0),
     types.Knob.IO_OPS_PER_S: HoldTimes(60.0, 900.0),
     types.Knob.IO_BYTES_PER_S: HoldTimes(60.0, 900.0),
-    types.Knob.EGRESS_BYTES_PER_S: HoldTimes(60.0, 900.0)}
+    types.Knob.EGRESS_BYTES_PER_S: HoldTimes(60.0, 900.0),
+    types.Knob.INGRESS_BYTES_PER_S: HoldTimes(60.0, 900.0)}
 """By knob.  Not memory, for whose limits workloads are paused or killed; not
 CPU sets, which follow what is pinned; not pauses."""
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Sequence
 import math
 
@@ -89,9 +90,9 @@ def workload_rates(prev: WorkloadSample, cur: WorkloadSample,
     makes only what depends on it ``None``.
     """
     (_, cpu_0, delay_0, throttled_0, _, _, _, _, _, _, _, wait_0, ops_0,
-     bytes_0, tx_0, _, _, _, _, _, _, refaults_0, _) = prev
+     bytes_0, tx_0, rx_0, _, _, _, _, _, refaults_0, _) = prev
     (workload, cpu_1, delay_1, throttled_1, _, _, _, instructions_1,
-     misses_1, _, _, wait_1, ops_1, bytes_1, tx_1, _, _, _, _, memory,
+     misses_1, _, _, wait_1, ops_1, bytes_1, tx_1, rx_1, _, _, _, memory,
      cache, refaults_1, _) = cur
     cpu_s = grown(cpu_0, cpu_1)
     throttled_s = grown(throttled_0, throttled_1)
@@ -108,6 +109,7 @@ def workload_rates(prev: WorkloadSample, cur: WorkloadSample,
             wait_s_per_op = wait_s / ops
     io_bytes = grown(bytes_0, bytes_1)
     tx = grown(tx_0, tx_1)
+    rx = grown(rx_0, rx_1)
     refaults = grown(refaults_0, refaults_1)
     return WorkloadRates(
         workload, interval_s,
@@ -118,6 +120,7 @@ def workload_rates(prev: WorkloadSample, cur: WorkloadSample,
         None if io_bytes is None else io_bytes / interval_s,
         None if ops is None else ops / interval_s,
         None if tx is None else tx / interval_s,
+        None if rx is None else rx / interval_s,
         None if refaults is None else refaults / interval_s,
         cache, memory)
 
@@ -132,6 +135,15 @@ def _before(prev: HostSample, cur: HostSample
     return [before.get(sample[0].id) for sample in cur.workloads]
 
 
+def _link_rates(prev: Mapping[str, int], cur: Mapping[str, int],
+                interval_s: float) -> dict[str, float | None]:
+    """Bytes per second over each link, ``None`` without an interval."""
+    growths = {link: grown(prev.get(link), total) if interval_s else None
+               for link, total in cur.items()}
+    return {link: None if growth is None else growth / interval_s
+            for link, growth in growths.items()}
+
+
 def rates(prev: HostSample | None, cur: HostSample) -> Rates:
     """Return what happened on a host between ``prev`` and ``cur``.
 
@@ -144,17 +156,15 @@ def rates(prev: HostSample | None, cur: HostSample) -> Rates:
     interval_s = 0.0
     refaults: float | None = None
     before: Sequence[WorkloadSample | None] = [None] * len(cur.workloads)
-    link_tx: dict[str, float | None] = dict.fromkeys(cur.link_tx_bytes)
     if prev is not None and prev.boot_id == cur.boot_id:
         passed = cur.time_s - prev.time_s
         if SHORTEST_S <= passed < INFINITY:
             interval_s = passed
             before = _before(prev, cur)
-            for link, sent in cur.link_tx_bytes.items():
-                growth = grown(prev.link_tx_bytes.get(link), sent)
-                if growth is not None:
-                    link_tx[link] = growth / interval_s
             refaults = grown(prev.refault_bytes, cur.refault_bytes)
+    link_tx, link_rx = (
+        _link_rates(getattr(prev, name, {}), getattr(cur, name), interval_s)
+        for name in ('link_tx_bytes', 'link_rx_bytes'))
     workloads = []
     for old, sample in zip(before, cur.workloads, strict=True):
         workload = sample[0]
@@ -173,7 +183,7 @@ def rates(prev: HostSample | None, cur: HostSample) -> Rates:
         memory_total_bytes=cur.memory_total_bytes,
         memory_available_bytes=cur.memory_available_bytes,
         links=cur.links,
-        link_tx_bytes_per_s=link_tx,
+        link_tx_bytes_per_s=link_tx, link_rx_bytes_per_s=link_rx,
         link_of=cur.link_of,
         complete=interval_s > 0,
         cpu_model=cur.cpu_model, direct=cur.direct, llc_ways=cur.llc_ways,

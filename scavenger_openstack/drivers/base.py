@@ -317,7 +317,8 @@ class Driver(Knobs, CpuSets, Protocol):
         ...
 
 
-_USUAL = {Knob.MEMORY_BYTES: RECLAIM, Knob.EGRESS_BYTES_PER_S: DRAIN}
+_USUAL = {Knob.MEMORY_BYTES: RECLAIM, Knob.EGRESS_BYTES_PER_S: DRAIN,
+          Knob.INGRESS_BYTES_PER_S: DRAIN}
 
 
 def usual_queue(knob: Knob) -> str:

@@ -54,6 +54,7 @@ if typing.TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
+_OF_NETWORK = Knob.EGRESS_BYTES_PER_S, Knob.INGRESS_BYTES_PER_S
 _LIBVIRT_CAME = ('libvirt was started after the agent, so no VM is measured '
                  'or limited: type "systemctl restart scavenger-agent"')
 
@@ -200,8 +201,7 @@ class Host:
             virtual = self._domains.sample(link_bytes)
             if self._domains.changes != self._changes:
                 self._follow(self._domains, virtual)
-            virtual = self._with_passed_bytes(
-                virtual, self._network.withheld(link_bytes))
+            virtual = self._network.without_withheld(virtual, link_bytes)
             workloads = self._domain_cgroups.without(workloads)
         time_s = time.clock_gettime(time.CLOCK_BOOTTIME)
         measured = self._perf.add(
@@ -213,11 +213,13 @@ class Host:
         memory = self._cgroups.memory() or self._proc.memory()
         self._prerequisites.refaults = memory.refaults is not None
         self._prerequisites.check(workloads, virtual)
-        links = link_tx = {}
+        links = {}
+        link_tx: dict[str, int] = {}
+        link_rx: dict[str, int] = {}
         if self._network is not None:
             workloads = tuple(map(self._add_network, workloads))
             links = self._network.capacities()
-            link_tx = self._network.link_tx()
+            link_rx, link_tx = self._network.link_totals()
         workloads += virtual
         sample = HostSample(
             host=self._name, boot_id=self._proc.boot_id,
@@ -227,7 +229,8 @@ class Host:
             memory_total_bytes=memory.total,
             memory_available_bytes=memory.available,
             memory_free_bytes=memory.free, refault_bytes=memory.refaults,
-            links=links, link_tx_bytes=link_tx, link_of=self._links.link_of,
+            links=links, link_tx_bytes=link_tx, link_rx_bytes=link_rx,
+            link_of=self._links.link_of,
             direct=tuple(answer for evidence in self._evidence
                          for answer in evidence.answers(time.monotonic())),
             llc_ways=self._llc.ways,
@@ -248,7 +251,7 @@ class Host:
 
     def write(self, workload: str, knob: Knob, value: Value,
               state: base.KnobState | None = None) -> Value | None:
-        if knob is Knob.EGRESS_BYTES_PER_S and self._domains is not None:
+        if knob in _OF_NETWORK and self._domains is not None:
             self._log_other_interfaces(workload, self._domains)
         return self._knobs(workload, knob).write(workload, knob, value, state)
 
@@ -298,7 +301,7 @@ class Host:
             self._network.close()
 
     def _knobs(self, workload: str, knob: Knob) -> base.Knobs:
-        if knob is Knob.EGRESS_BYTES_PER_S:
+        if knob in _OF_NETWORK:
             if self._network is None:
                 raise errors.Unsupported(
                     'no network interface is configured; see [network]',
@@ -309,31 +312,13 @@ class Host:
         return self._part(workload, knob)
 
     def _part(self, workload: str, knob: Knob) -> base.Knobs:
-        if knob is Knob.EGRESS_BYTES_PER_S and self._network is not None:
+        if knob in _OF_NETWORK and self._network is not None:
             return self._network
         if knob is Knob.LLC_WAYS:
             return self._llc
         if self._domains is not None and _is_domain(workload):
             return self._domains
         return self._cgroups
-
-    @staticmethod
-    def _with_passed_bytes(samples: tuple[WorkloadSample, ...],
-                           withheld: Mapping[str, int | None]
-                           ) -> tuple[WorkloadSample, ...]:
-        """Return the samples, without the bytes that limits withheld from what
-        VMs sent."""
-        if not withheld:
-            return samples
-        passed = []
-        for sample in samples:
-            sent, uuid = sample.net_tx_bytes, sample.workload.id
-            if sent is not None and uuid in withheld:
-                less = withheld[uuid]
-                sample = sample._replace(
-                    net_tx_bytes=None if less is None else sent - less)
-            passed.append(sample)
-        return tuple(passed)
 
     def _follow(self, virtual: domains.Domains,
                 samples: tuple[WorkloadSample, ...]) -> None:
@@ -375,17 +360,17 @@ class Host:
 
     def _log_other_interfaces(self, workload: str, virtual: domains.Domains
                               ) -> None:
-        """Log once that a VM sends over other devices than its taps."""
+        """Log once that a VM has other devices than its taps."""
         count = virtual.other_interfaces(workload)
         if not count:
             self._logged.over(('interfaces', workload))
         elif self._logged.due(('interfaces', workload), count):
             LOG.warning('domain %s: %d of its network interfaces have no '
-                        'device on this host (SR-IOV, vhost-user): what it '
-                        'sends by them is not limited', workload, count)
+                        'device on this host (SR-IOV, vhost-user): their '
+                        'traffic is not limited', workload, count)
 
     def _add_network(self, sample: WorkloadSample) -> WorkloadSample:
-        """Return the sample with its interface and the bytes that it sent."""
+        """Return the sample with its interface and its traffic."""
         workload = sample.workload
         if workload.id not in self._interfaces:
             return sample
@@ -396,5 +381,6 @@ class Host:
         if original is not workload:
             replaced = dataclasses.replace(workload, interfaces=(device,))
             self._with_interfaces[workload.id] = (workload, replaced)
-        return sample._replace(workload=replaced,
-                               net_tx_bytes=self._network.tx_bytes(device))
+        received, sent = self._network.received_sent(device) or (None, None)
+        return sample._replace(workload=replaced, net_tx_bytes=sent,
+                               net_rx_bytes=received)

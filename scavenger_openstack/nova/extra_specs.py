@@ -30,7 +30,10 @@ DESCRIPTIONS = {
         'Disk operations per second below which no limit goes, reads and '
         'writes of all disks together.',
     'scavenger:floor_egress_bytes_per_s':
-        'Sending below which no limit goes, in bytes per second.'}
+        'Sending below which no limit goes, in bytes per second.',
+    'scavenger:floor_ingress_bytes_per_s':
+        'Receiving by each network card below which no limit goes, in bytes '
+        'per second.'}
 
 
 def register() -> list[base.ExtraSpecValidator]:

@@ -25,7 +25,7 @@ SCHEMA = 1
 RATES = ('cpu_cores', 'cpi', 'run_delay', 'io_wait_s_per_op',
          'llc_misses_per_s', 'io_bytes_per_s', 'net_tx_bytes_per_s',
          'memory_bytes')
-OPTIONAL_RATES = ('throttled_share', 'io_ops_per_s')
+OPTIONAL_RATES = ('throttled_share', 'io_ops_per_s', 'net_rx_bytes_per_s')
 REQUIRED = ('time_s', 'workload', 'priority', 'application', 'cpu_model',
             *RATES)
 OPTIONAL = ('host', 'project', 'vcpus', *OPTIONAL_RATES)
@@ -111,7 +111,9 @@ class Host:
                 else int(capacity.memory_bytes), available, links,
                 {LINK: _total(rated.net_tx_bytes_per_s for rated in workloads)}
                 if shared else {}, {LINK: LINK} if shared else {},
-                cpu_model=self.cpu_model)
+                cpu_model=self.cpu_model, link_rx_bytes_per_s={LINK: _total(
+                    rated.net_rx_bytes_per_s for rated in workloads)}
+                if shared else {})
 
 
 def _total(values: Iterator[float | None]) -> float | None:

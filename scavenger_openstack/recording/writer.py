@@ -240,8 +240,9 @@ class Recorder:
                 document[name] = as_json(value)
                 host[name] = value
         document['cpu_busy_s'] = sample.cpu_busy_s  # json makes texts of keys
-        if sample.link_tx_bytes:
-            document['link_tx_bytes'] = sample.link_tx_bytes
+        for name in 'link_tx_bytes', 'link_rx_bytes':
+            if by_link := getattr(sample, name):
+                document[name] = by_link
         if sample.direct:
             document['direct'] = as_json(sample.direct)
         document['workloads'] = list(map(self._workload, sample.workloads))

@@ -4,10 +4,11 @@
 
 """Restore actions on network devices, by ``ip`` and ``tc``.
 
-``tc`` deletes a token bucket of ours from the root of a device.  ``tap``
-takes the egress limit of a VM away: the redirect at the ingress of each of
-its taps, then the device (IFB) that they lead to.  The other way round every
-packet would be lost in between.  Standard library only.
+``tc`` deletes a token bucket of ours from the root of each device of a
+workload, and puts ``noqueue`` back where that was.  ``tap`` takes the limit
+of what arrives at devices away: the redirect at the ingress of each, then the
+device (IFB) that they lead to.  The other way round every packet would be
+lost in between.  Standard library only.
 """
 
 from __future__ import annotations
@@ -41,14 +42,16 @@ def validate(action: RestoreAction) -> None:
 
     :raises Refused: the action is not in it.
     """
-    grammar.only(action, {'do', 'netns', 'dev', 'ifindex'}
-                 | ({'also'} if action['do'] == 'tap' else set()))
+    grammar.only(action, {'do', 'netns', 'dev', 'ifindex', 'also'}
+                 | ({'noqueue'} if action['do'] == 'tc' else set()))
     grammar.text(action, 'dev', _LINK)
     grammar.text(action, 'netns', NETNS)
-    also = action.get('also', [])
-    if not isinstance(also, list) or len(also) >= _MAX_TAPS:
-        raise grammar.Refused(f'also {also!r:.99} is not allowed')
-    for index in (action.get('ifindex'), *also):
+    for name, most in ('also', _MAX_TAPS - 1), ('noqueue', _MAX_TAPS):
+        indexes = action.get(name, [])
+        if not isinstance(indexes, list) or len(indexes) > most:
+            raise grammar.Refused(f'{name} {indexes!r:.99} is not allowed')
+    for index in (action.get('ifindex'), *action.get('also', ()),
+                  *action.get('noqueue', ())):
         grammar.number({'ifindex': index}, 'ifindex')
         if index > _MAX_INDEX:
             raise grammar.Refused(f'ifindex {index} is too high')
@@ -58,30 +61,44 @@ def delete_bucket(action: RestoreAction) -> bool:
     """Carry out a valid action of kind ``tc``; return whether it changed a
     thing.
 
-    :raises Gone: the device is no longer there.
-    :raises RestoreError: its bucket does not go away.
+    :raises Gone: no device is there any more.
+    :raises RestoreError: a bucket does not go away.
     """
     netns, dev, where = _where(action)
-    link = tool('ip', netns, '-o', 'link', 'show', 'dev', dev)
-    if link.returncode and 'does not exist' in link.stderr:
-        raise Gone(f'{where} is no longer there')
-    index = link.stdout.partition(':')[0].strip()
-    if index.isdecimal() and index != str(action['ifindex']):
-        raise Gone(f'{where} was deleted and made again')
-    changed = False
-    for _ in range(2):
+    names, _ = _links(netns, where)
+    changed = [_delete_bucket(netns, names[index],
+                              noqueue=index in action.get('noqueue', ()))
+               for index in (action['ifindex'], *action.get('also', ()))
+               if names.get(index)]
+    if not changed:
+        raise Gone(f'{where} was deleted and made again'
+                   if dev in names.values() else f'{where} is no longer there')
+    return any(changed)
+
+
+def _delete_bucket(netns: str, dev: str, *, noqueue: bool) -> bool:
+    """Delete our bucket of one device; return whether it changed a thing.
+
+    :param noqueue: the kernel's default, which comes then, was not there
+    """
+    changed, fault = False, ''
+    for _ in range(3):
         shown = tool('tc', netns, 'qdisc', 'show', 'dev', dev, 'root')
-        if shown.returncode or link.returncode:
-            raise RestoreError(f'{where}: ip and tc say '
-                               f'{link.stderr or shown.stderr!r:.199}: run '
-                               'as root with iproute2 installed')
-        if not any(line.startswith(BUCKET)
-                   for line in shown.stdout.splitlines()):
+        if shown.returncode:
+            fault = shown.stderr
+        elif any(line.startswith(BUCKET)
+                 for line in shown.stdout.splitlines()):
+            fault = tool('tc', netns, 'qdisc', 'del', 'dev', dev,
+                         'root').stderr
+            changed = True
+        elif noqueue and (' 0: root ' in shown.stdout or not shown.stdout):
+            fault = tool('tc', netns, 'qdisc', 'add', 'dev', dev, 'root',
+                         'noqueue').stderr
+            changed = True
+        else:
             return changed
-        gone = tool('tc', netns, 'qdisc', 'del', 'dev', dev, 'root')
-        changed = True
-    raise RestoreError(f'{where} keeps its rate limit; tc says '
-                       f'{gone.stderr!r:.199}: delete it by hand')
+    raise RestoreError(f'{dev} keeps its rate limit; tc says '
+                       f'{fault!r:.199}: delete it by hand')
 
 
 def open_bucket(action: RestoreAction) -> None:
@@ -158,15 +175,21 @@ def _drain(netns: str, ifb: str) -> None:
 def _devices(action: RestoreAction, netns: str, where: str, ifb: str
              ) -> tuple[list[str], bool]:
     """The names now of the taps that are there; whether our IFB is."""
-    shown = tool('ip', netns, '-details', '-json', 'link', 'show')
-    try:
-        names, kinds = parse_links(shown.stdout)
-    except ValueError:
-        raise RestoreError(f'{where}: ip says {shown.stderr!r:.199}: run as '
-                           'root with iproute2 installed') from None
+    names, kinds = _links(netns, where)
     return [names[index] for index in (action['ifindex'],
                                        *action.get('also', ()))
             if names.get(index)], (ifb, PREFERENCE, 'ifb') in kinds
+
+
+def _links(netns: str, where: str
+           ) -> tuple[dict[int, str], set[tuple[str, str, str]]]:
+    """All devices that are there, as :func:`parse_links` returns them."""
+    shown = tool('ip', netns, '-details', '-json', 'link', 'show')
+    try:
+        return parse_links(shown.stdout)
+    except ValueError:
+        raise RestoreError(f'{where}: ip says {shown.stderr!r:.199}: run as '
+                           'root with iproute2 installed') from None
 
 
 def parse_links(text: str

@@ -328,7 +328,8 @@ GAUGES: Mapping[str, Check] = {
     'time_s': number, 'wall_time_s': number, 'cpu_busy_s': by_cpu(quantity),
     'memory_total_bytes': quantity, 'memory_available_bytes': quantity,
     'memory_free_bytes': quantity, 'refault_bytes': quantity,
-    'link_tx_bytes': by_name(quantity), 'direct': _direct}
+    'link_tx_bytes': by_name(quantity), 'link_rx_bytes': by_name(quantity),
+    'direct': _direct}
 
 
 class Samples:

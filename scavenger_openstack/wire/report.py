@@ -83,7 +83,7 @@ Priority = Literal['foreground', 'background']
 Mode = Literal['off', 'observe', 'enforce']
 Knob = Literal['cpu_cores', 'cpu_set', 'cpu_idle', 'memory_bytes',
                'io_bytes_per_s', 'io_ops_per_s', 'egress_bytes_per_s',
-               'llc_ways', 'paused']
+               'ingress_bytes_per_s', 'llc_ways', 'paused']
 GroundKind = Literal['direct', 'share', 'timing', 'experiment']
 Outcome = Literal['open', 'confirmed', 'refuted', 'unclear', 'ended']
 """What agents of this release send.  A report takes other words, too: an

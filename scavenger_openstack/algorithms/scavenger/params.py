@@ -53,21 +53,21 @@ class Params:
         'min': 2.0, 'max': 18000.0,
         'source': 'not in the paper; benchmarks/parameters/sensitivity.py'})
     network_c: float = dataclasses.field(default=2.0, metadata={
-        'help': "Standard deviations of the foreground's sending rate that "
-                'stay free above its mean, per shared link, with the rules '
-                'of the paper (reserve_rule). More keeps foreground '
+        'help': "Standard deviations of the foreground's rate that stay "
+                'free above its mean, per shared link and direction, with '
+                'the rules of the paper (reserve_rule). More keeps foreground '
                 'transfers shorter and background transfers longer.',
         'min': 0.0, 'max': 100.0, 'source': 'Scavenger, section 6.1'})
     network_window_s: float = dataclasses.field(default=30.0, metadata={
-        'help': 'Seconds of sending rates that are learnt first: for as '
-                'long after a start, background work sends at its floor. '
+        'help': 'Seconds of rates that are learnt first: for as long after '
+                'a start, background work sends and receives at its floor. '
                 'With the rules of the paper they make the mean and the '
                 'standard deviation of a link, and the rate must stay low '
                 'for as long before the reserve shrinks.',
         'min': 2.0, 'max': 3600.0, 'source': 'Scavenger, section 6.1'})
     network_peak_s: float = dataclasses.field(default=3600.0, metadata={
-        'help': 'Seconds for which the highest sending rate of the '
-                'foreground stays reserved on a link, with reserve_rule = '
+        'help': 'Seconds for which the highest rate of the foreground stays '
+                'reserved on a link, in each direction, with reserve_rule = '
                 'peak. More gives fewer violations and a slower return of '
                 'bandwidth.',
         'min': 2.0, 'max': 18000.0,
@@ -187,6 +187,14 @@ class Params:
                 'foreground leaves on each shared link. False: its sending '
                 'is not limited.',
         'source': 'Scavenger, section 4.3'})
+    use_network_received: bool = dataclasses.field(default=True, metadata={
+        'help': 'With use_network, limit what background work receives over '
+                'each shared link in the same way. It makes TCP slow down; '
+                'what is sent without heeding losses, as by UDP, fills the '
+                'link all the same, and what is dropped at the tap of a VM '
+                "counts as the foreground's. False: its receiving is not "
+                'limited.',
+        'source': 'not in the paper'})
     use_ipc: bool = dataclasses.field(default=True, metadata={
         'help': 'Limit the CPU quota of background work by the instructions '
                 'per cycle of the foreground, where hardware counters work. '

@@ -117,7 +117,7 @@ class Controller:
         self._time_s = -math.inf
         self._decision = types.Decision()
         self._memory = self._new_resource()
-        self._links: dict[str, Resource] = {}
+        self._links: dict[tuple[str, str], Resource] = {}
         self._quota = self._new_quota()
         self._contenders = Contenders()
         self._leftover = Leftover(self.params)
@@ -179,7 +179,10 @@ class Controller:
         if params.use_page_cache:
             facts['page_cache'] = self._regulate_page_cache(tick)
         if params.use_network:
-            facts['network'] = self._regulate_network(tick)
+            sides = [usage.by_link(part, rates.link_of)
+                     for part in (tick.background, tick.foreground)]
+            for way in usage.directions(received=params.use_network_received):
+                facts[way.name] = self._regulate_network(tick, way, *sides)
         crowded, cpus = False, cpu_pins.usable(rates.topology)
         if params.use_cpu_set and cpus:
             crowded, cpus, caps, facts['cpu_set'] = cpu_pins.limits(
@@ -272,50 +275,49 @@ class Controller:
                 facts, len(background)))
         return facts
 
-    def _regulate_network(self, tick: _Tick) -> dict[str, Any]:
-        rates = tick.rates
-        ours = usage.by_link(tick.background, rates.link_of)
-        theirs = usage.by_link(tick.foreground, rates.link_of)
-        for link in rates.links:
-            if link not in self._links:
-                self._links[link] = self._new_resource(link=True)
+    def _regulate_network(self, tick: _Tick, way: usage.Direction,
+                          ours: usage.ByLink, theirs: usage.ByLink
+                          ) -> dict[str, Any]:
+        rates, carried = tick.rates, way.of_links(tick.rates)
+        for key in ((way.name, link) for link in rates.links):
+            if key not in self._links:
+                self._links[key] = self._new_resource(link=True)
         facts: dict[str, Any] = {}
-        for link, resource in list(self._links.items()):
-            senders = ours.get(link, [])
-            if link not in rates.links and not senders:
-                del self._links[link]
+        for (name, link), resource in list(self._links.items()):
+            if name != way.name:
                 continue
-            sent = [number(sender.net_tx_bytes_per_s) for sender in senders]
-            measured = [rate for rate in sent if rate is not None]
+            limited = ours.get(link, [])
+            if link not in rates.links and not limited:
+                del self._links[name, link]
+                continue
+            used = [number(way.of_workload(rated)) for rated in limited]
+            foreground = [(rated[0].run, way.of_workload(rated), None)
+                          for rated in theirs.get(link, ())]
             resource.observe(
                 usage.foreground_rate(
-                    rates.link_tx_bytes_per_s.get(link), sum(measured),
-                    sum(number(rated.net_tx_bytes_per_s) or 0.0
-                        for rated in theirs.get(link, ()))),
-                rates.links.get(link),
-                [(rated[0].run, rated.net_tx_bytes_per_s, None)
-                 for rated in theirs.get(link, ())],
-                certain=len(measured) == len(sent))
+                    carried.get(link), sum(filter(None, used)),
+                    sum(number(use) or 0.0 for _, use, _ in foreground)),
+                rates.links.get(link), foreground,
+                certain=None not in used)
             facts[link] = resource.facts()
             rule = resource.rule
-            if rule == 'off' or not senders:
+            if rule == 'off' or not limited:
                 continue
-            shares = floors = floors_of(senders, types.Knob.EGRESS_BYTES_PER_S)
+            shares = floors = floors_of(limited, way.knob)
             if rule != 'blind':
-                tick.check(f'{types.Knob.EGRESS_BYTES_PER_S} {link}', floors,
-                           resource.budget())
+                tick.check(f'{way.knob} {link}', floors, resource.budget())
             wait_s = self.params.network_wait_s
             budget = facts[link]['budget'] = shared_link.budget(
                 resource.capacity or 0.0, resource.reserved(), wait_s)
-            why = reason(facts[link], f'sending over {link}', 'Mbit/s', MBIT,
-                         len(senders))
+            why = reason(facts[link], f'{way.act} over {link}', 'Mbit/s',
+                         MBIT, len(limited))
             if rule == 'holding':
-                shares = split(budget, self._demands(sent),
-                               [sender[0].vcpus for sender in senders], floors)
+                shares = split(budget, self._demands(used),
+                               [rated[0].vcpus for rated in limited], floors)
                 if wait_s:
                     why += (f'; a packet of the foreground may wait '
                             f'{wait_s * MS_PER_S:g} ms on average')
-            tick.cap(senders, types.Knob.EGRESS_BYTES_PER_S, shares, why)
+            tick.cap(limited, way.knob, shares, why)
         return facts
 
     def _regulate_quota(self, tick: _Tick, *, crowded: bool,
@@ -367,8 +369,8 @@ class Controller:
         if not math.isfinite(self._time_s):
             return {}
         return {'saved_s': self._time_s, 'memory': self._memory.state(),
-                'links': {link: resource.state()
-                          for link, resource in self._links.items()},
+                'links': [[*key, resource.state()]
+                          for key, resource in self._links.items()],
                 'quota': self._quota.state(),
                 'contenders': self._contenders.state()}
 
@@ -386,10 +388,10 @@ class Controller:
         try:
             if state.get('memory'):
                 self._memory.load(state['memory'])
-            for link, kept in (state.get('links') or {}).items():
+            for name, link, kept in state.get('links') or ():
                 if kept:
-                    self._links[link] = self._new_resource(link=True)
-                    self._links[link].load(kept)
+                    self._links[name, link] = self._new_resource(link=True)
+                    self._links[name, link].load(kept)
             if state.get('quota'):
                 self._quota.load(state['quota'])
             self._contenders.load(state.get('contenders') or ())

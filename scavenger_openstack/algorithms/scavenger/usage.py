@@ -7,14 +7,49 @@ Memory is in bytes, what a link carries in bytes per second.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import math
+from typing import NamedTuple
 
 from scavenger_openstack.algorithms.max_min import split
 from scavenger_openstack.algorithms import sharing
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Rates
 from scavenger_openstack.types import WorkloadRates
+
+
+ByLink = Mapping[str, Sequence[WorkloadRates]]
+"""Workloads by the link of their traffic."""
+
+
+class Direction(NamedTuple):
+    """One of the two ways over a link, of which each has all of its capacity.
+
+    ``name`` is that of its facts, ``act`` what its workloads do.
+    """
+
+    name: str
+    act: str
+    knob: Knob
+    of_workload: Callable[[WorkloadRates], float | None]
+    of_links: Callable[[Rates], Mapping[str, float | None]]
+
+
+DIRECTIONS = (
+    Direction('network', 'sending', Knob.EGRESS_BYTES_PER_S,
+              lambda rated: rated.net_tx_bytes_per_s,
+              lambda rates: rates.link_tx_bytes_per_s),
+    Direction('network_received', 'receiving', Knob.INGRESS_BYTES_PER_S,
+              lambda rated: rated.net_rx_bytes_per_s,
+              lambda rates: rates.link_rx_bytes_per_s))
+
+
+def directions(*, received: bool) -> Sequence[Direction]:
+    """Return the directions in which the background is limited."""
+    return DIRECTIONS if received else DIRECTIONS[:1]
 
 
 def foreground_memory(total: float | None, available: float | None,
@@ -108,25 +143,25 @@ class MemoryWindow:
             least, least)
 
 
-def foreground_rate(sent: float | None, background: float,
+def foreground_rate(carried: float | None, background: float,
                     foreground: float = 0.0) -> float | None:
-    """x(t) of a link in bytes per second.
+    """x(t) of a link in one direction, in bytes per second.
 
     What one workload sends to another of the same host never leaves by the
-    link, yet counts in ``background``, what that has sent in all.  So x is
-    no less than what is known of the ``foreground``, as far as the link
-    carried so much.  Source: Scavenger, section 4.3; DESIGN 7.1; the second
-    part is ours.
+    link, yet counts in ``background``, what that has sent in all (or has
+    received).  So x is no less than what is known of the ``foreground``, as
+    far as the link carried so much.  Source: Scavenger, section 4.3; DESIGN
+    7.1; the second part, and what is received, is ours.
     """
-    if sent is None:
+    if carried is None:
         return None
-    x = max(sent - background, min(sent, foreground))
+    x = max(carried - background, min(carried, foreground))
     return 0.0 if -math.inf < x < 0 else x
 
 
 def by_link(workloads: Iterable[WorkloadRates],
             link_of: Mapping[str, str]) -> dict[str, list[WorkloadRates]]:
-    """Workloads by the link that they send over, the first one that is known.
+    """Workloads by the link of their traffic, the first one that is known.
 
     :param link_of: interface -> link
     """

@@ -32,7 +32,7 @@ attribute = netlink.attribute
 attributes = netlink.attributes
 
 _NEWLINK, _DELLINK, _GETLINK, _SETLINK = 16, 17, 18, 19
-_NEWQDISC, _GETQDISC, _GETSTATS = 36, 38, 94
+_NEWQDISC, _DELQDISC, _GETQDISC, _GETSTATS = 36, 37, 38, 94
 _IFLA_IFNAME, _IFLA_MTU, _IFLA_LINKINFO, _IFLA_IFALIAS = 3, 4, 18, 20
 _IFLA_AF_SPEC, _IFLA_GROUP, _IFLA_EXT_MASK = 26, 27, 29
 _IFLA_INFO_KIND, _IFLA_INET6_ADDR_GEN_MODE, _IFLA_STATS_LINK_64 = 1, 8, 1
@@ -193,13 +193,21 @@ class Rtnetlink:
     def delete_link(self, ifindex: int) -> None:
         self.talk.ask(_DELLINK, netlink.ACK, _LINK.pack(0, 0, ifindex, 0, 0))
 
+    def received_sent(self, ifindex: int) -> tuple[int, int]:
+        """Bytes that a device has received and sent so far."""
+        answer = self.talk.ask(_GETSTATS, 0, _STATS.pack(0, ifindex, 1))
+        both = _received_sent(answer or b'')
+        if both is None:
+            raise OSError(errno.ENODATA, os.strerror(errno.ENODATA))
+        return both
+
     def rx_bytes(self, ifindex: int) -> int:
         """Bytes that a device has received so far."""
-        return self._bytes(ifindex)[0]
+        return self.received_sent(ifindex)[0]
 
     def tx_bytes(self, ifindex: int) -> int:
         """Bytes that a device has sent so far."""
-        return self._bytes(ifindex)[1]
+        return self.received_sent(ifindex)[1]
 
     def link_bytes(self) -> LinkBytes:
         """Return what all devices have received and sent, in one request."""
@@ -250,15 +258,17 @@ class Rtnetlink:
                       + attribute(_TCA_OPTIONS | netlink.NESTED,
                                   tbf_options(bucket)))
 
+    def delete_root(self, ifindex: int, qdisc: Qdisc) -> None:
+        """Delete this root qdisc; the kernel puts its default there.
+
+        :raises OSError: EINVAL: another is there
+        """
+        self.talk.ask(_DELQDISC, netlink.ACK,
+                      _TC.pack(0, ifindex, qdisc.handle, _ROOT, 0)
+                      + attribute(_TCA_KIND, qdisc.kind.encode() + b'\0'))
+
     def close(self) -> None:
         self.talk.close()
-
-    def _bytes(self, ifindex: int) -> tuple[int, int]:
-        answer = self.talk.ask(_GETSTATS, 0, _STATS.pack(0, ifindex, 1))
-        both = _received_sent(answer or b'')
-        if both is None:
-            raise OSError(errno.ENODATA, os.strerror(errno.ENODATA))
-        return both
 
 
 _WITHOUT_STATS = attribute(_IFLA_EXT_MASK, struct.pack('=I', _SKIP_STATS))

@@ -8,17 +8,38 @@ namespace.  What was found is kept until the kernel no longer knows it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
 import errno
+import functools
 import os
+from typing import NamedTuple
 
 from scavenger_openstack.drivers.kernel import rtnetlink
+from scavenger_openstack.drivers.kernel.token_bucket import TokenBucket
+from scavenger_openstack.drivers.network import roots
 from scavenger_openstack.drivers.network import tap
 from scavenger_openstack import errors
 
 Interface = str | tap.Tap
 """What carries the traffic of one workload and no other: a device by
 which it leaves, or taps at which it arrives."""
+
+
+class LimitedDevices(NamedTuple):
+    """The devices of a workload that can be limited, and their limit now.
+
+    ``rate`` in bytes per second.  ``refused``: those that cannot be limited,
+    and why.  ``noqueue``: see :attr:`.roots.RootQdiscs.noqueue`.
+    """
+
+    links: tap.Links
+    refused: Mapping[str, errors.Unsupported]
+    rate: float | None
+    set_rate: Callable[[TokenBucket], None]
+    noqueue: Sequence[int] = ()
 
 
 class Devices:
@@ -83,6 +104,35 @@ class Devices:
         if netns not in self._taps:
             self._taps[netns] = tap.Taps(self._sockets[netns])
         return self._taps[netns]
+
+    def read(self, interface: Interface, *, arrives: bool, what: str
+             ) -> LimitedDevices:
+        """Return which devices can be limited, and what is there.
+
+        :param arrives: limit what arrives at them, and not what leaves
+        :param what: what that is, for messages
+        :raises Unsupported: none can be limited
+        :raises WorkloadGone: another program came after us
+        :raises OSError: there is no such namespace, or none of the devices
+        """
+        namespace, links = self.find(interface)
+        refused: Mapping[str, errors.Unsupported] = {}
+        if isinstance(interface, tap.Tap):
+            links, refused = tap.without_senders(links)
+            if not links:
+                raise next(iter(refused.values()))
+        if arrives:
+            taps = self.taps(first(interface))
+            at_taps = taps.read(links, what=what)
+            return LimitedDevices(
+                at_taps.links, {**refused, **at_taps.refused},
+                taps.rate(at_taps),
+                functools.partial(taps.set_rate, at_taps))
+        at_roots = roots.read(namespace, links, what=what)
+        return LimitedDevices(
+            at_roots.links, {**refused, **at_roots.refused}, at_roots.rate,
+            functools.partial(roots.set_rate, namespace, at_roots),
+            at_roots.noqueue)
 
     def _leave(self, netns: str) -> None:
         if netns in self._taps:

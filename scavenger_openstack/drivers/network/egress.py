@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Shared network links and the egress of background workloads.
+"""Shared network links, and what background workloads send and receive.
 
-A workload's egress is held by a token bucket (TBF) at the root of the
-device that carries its traffic and no other.  The egress of a VM does not
-leave by a device of the host, it arrives at its tap; see :mod:`.tap`.
+What leaves by the device that carries the traffic of a workload and no other
+is held by a token bucket (TBF) at its root, see :mod:`.roots`; what arrives
+there by one behind it, see :mod:`.tap`.  A container sends by its device; a
+VM sends to its tap, so the two change places.
 """
 
 from __future__ import annotations
@@ -26,19 +27,20 @@ from scavenger_openstack import log_once
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Value
+from scavenger_openstack.types import WorkloadSample
 
 LOG = logging.getLogger(__name__)
 
-HANDLE = tap.HANDLE
-"""The handle ``5ca0:`` of every qdisc that is ours."""
-
 BITS_PER_BYTE = 8
+
+ACTS = {Knob.EGRESS_BYTES_PER_S: 'sends', Knob.INGRESS_BYTES_PER_S: 'receives'}
+"""The knobs, and what a workload does that each limits."""
 
 
 class Network:
     """Implements :class:`scavenger_openstack.drivers.base.Knobs`.
 
-    Only ``egress_bytes_per_s`` exists here.  Not for two threads at once.
+    Only the knobs in :data:`ACTS` exist here.  Not for two threads at once.
 
     :param links: shared devices and their capacity in bytes per second,
         ``None`` for the speed that the device reports
@@ -52,7 +54,7 @@ class Network:
         self._interfaces = dict(interfaces)
         self._sys = pathlib.Path(root_dir, 'sys/class/net')
         self._devices = devices.Devices()
-        self._limited: dict[str, Collection[str]] = {}
+        self._limited: dict[KnobKey, Collection[str]] = {}
         self._logged = log_once.LogOnce()
         self._withheld: dict[str, int] = {}
         self._speeds: dict[str, float] = {}
@@ -72,13 +74,15 @@ class Network:
 
         Its limit is removed by the restore actions of its lease, not by this.
         """
-        self._limited.pop(workload, None)
+        for knob in ACTS:
+            self._limited.pop((workload, knob), None)
         interface = self._interfaces.pop(workload, None)
         for device in (devices.names(interface)
                        if interface is not None else ()):
             self._devices.forget(device)
             self._logged.forget(device)
-            self._logged.forget((workload, device))
+            for knob in ACTS:
+                self._logged.forget((workload, knob, device))
 
     def ended(self, workload: str) -> None:
         """Forget what the limit of a run that is over has withheld."""
@@ -107,19 +111,19 @@ class Network:
                 capacities[name] = capacity
         return capacities
 
-    def tx_bytes(self, device: str) -> int | None:
-        """Bytes that a device has sent so far.
+    def received_sent(self, device: str) -> tuple[int, int] | None:
+        """Bytes that a device has received and sent so far.
 
         ``None`` while there is no such device; that is logged once.
         """
         try:
             namespace, links = self._devices.find(device)
-            sent = namespace.tx_bytes(_only(links).ifindex)
+            both = namespace.received_sent(_only(links).ifindex)
         except (OSError, errors.DriverError) as exc:
             self._warn(device, self._devices.failure(device, exc))
             return None
         self._logged.over(device)
-        return sent
+        return both
 
     def link_bytes(self) -> rtnetlink.LinkBytes:
         """Return what each device of this process's namespace has counted.
@@ -152,7 +156,7 @@ class Network:
             if interface is None:
                 continue        # limited no more: what was withheld stays so
             device = devices.first(interface)
-            names = self._limited.get(workload, ())
+            names = self._limited.get((workload, Knob.EGRESS_BYTES_PER_S), ())
             try:
                 links = {name: link for name, link in self._devices.find(
                     interface)[1].items() if name in names}
@@ -168,18 +172,36 @@ class Network:
             by_workload[workload] = self._withheld[workload]
         return by_workload
 
-    def link_tx(self) -> dict[str, int]:
-        """Bytes sent so far over each shared link that is up.
+    def without_withheld(self, samples: tuple[WorkloadSample, ...],
+                         link_bytes: rtnetlink.LinkBytes
+                         ) -> tuple[WorkloadSample, ...]:
+        """Return samples of VMs, without the bytes that limits withheld from
+        what they sent."""
+        withheld = self.withheld(link_bytes)
+        if not withheld:
+            return samples
+        passed = []
+        for sample in samples:
+            sent, uuid = sample.net_tx_bytes, sample.workload.id
+            if sent is not None and uuid in withheld:
+                less = withheld[uuid]
+                sample = sample._replace(
+                    net_tx_bytes=None if less is None else sent - less)
+            passed.append(sample)
+        return tuple(passed)
+
+    def link_totals(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Bytes received, and bytes sent, over each shared link that is up.
 
         That nothing leaves by a link that is down does not mean that the
         foreground wants to send nothing.
         """
-        sent_bytes = {}
+        received, sent = {}, {}
         for name in self._links:
-            sent = self.tx_bytes(name)
-            if sent is not None and self._is_up(name):
-                sent_bytes[name] = sent
-        return sent_bytes
+            both = self.received_sent(name)
+            if both is not None and self._is_up(name):
+                received[name], sent[name] = both
+        return received, sent
 
     def read(self, workload: str, knob: Knob,
              state: base.KnobState | None = None) -> float | None:
@@ -188,41 +210,41 @@ class Network:
         :raises WorkloadGone: other devices than those of the lease carry the
             traffic of the workload
         """
-        return self._read(workload, self._interface(workload, knob), state)
+        return self._read(workload, knob, state).rate
 
     def restore_actions(self, workload: str, knob: Knob,
                         state: base.KnobState | None = None
                         ) -> list[base.RestoreAction]:
         """Take our token bucket away again."""
-        interface = self._interface(workload, knob)
-        self._read(workload, interface, state)
-        names = self._limited_names(workload, interface)
+        limited = self._read(workload, knob, state)
+        names = self._limited_names(workload, knob)
         netns, name = devices.split(names[0])
         first, *also = self._devices.indexes(names)
-        return [{'do': 'tap' if isinstance(interface, tap.Tap) else 'tc',
-                 'netns': netns, 'dev': name, 'ifindex': first,
-                 **({'also': also} if also else {})}]
+        action: base.RestoreAction = {
+            'do': 'tap' if self._arrives(workload, knob) else 'tc',
+            'netns': netns, 'dev': name, 'ifindex': first}
+        # Ours stands in its place meanwhile.
+        leased = state.original.actions[0] if state else {}
+        noqueue = sorted({*limited.noqueue, *leased.get('noqueue', ())})
+        return [{**action, **({'also': also} if also else {}),
+                 **({'noqueue': noqueue} if noqueue else {})}]
 
     def write(self, workload: str, knob: Knob, value: Value,
               state: base.KnobState | None = None) -> float | None:
         """Set the rate in bytes per second; packets that wait stay."""
         interface = self._interface(workload, knob)
-        device = devices.first(interface)
-        rate = _rate(device, value)
+        rate = _rate(devices.first(interface), value)
+        limited = self._read(workload, knob, state)
         try:
-            namespace, links, taps = self._find(interface, workload, state)
-            wanted = token_bucket.bucket(rate, max(link.mtu for link
-                                                   in links.values()))
-            if taps is not None:
-                self._devices.taps(device).set_rate(taps, wanted)
-                self._withheld.setdefault(workload, 0)
-            else:
-                namespace.set_root_tbf(_only(links).ifindex, HANDLE, wanted)
+            limited.set_rate(token_bucket.bucket(
+                rate, max(link.mtu for link in limited.links.values())))
         except OSError as exc:
             if exc.errno in (errno.EEXIST, errno.EINVAL):
-                self._read(workload, interface, state)  # says whose it is
+                self._read(workload, knob, state)    # says whose it is
             raise self._devices.failure(interface, exc) from exc
-        return self._read(workload, interface, state)
+        if knob is Knob.EGRESS_BYTES_PER_S and isinstance(interface, tap.Tap):
+            self._withheld.setdefault(workload, 0)
+        return self._read(workload, knob, state).rate
 
     def queue(self, workload: str, knob: Knob) -> str:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.queue`."""
@@ -249,7 +271,7 @@ class Network:
             return False
 
     def _interface(self, workload: str, knob: Knob) -> devices.Interface:
-        if knob is not Knob.EGRESS_BYTES_PER_S:
+        if knob not in ACTS:
             raise errors.Unsupported(f'{workload}: {knob} is not a limit of '
                                      'a network device')
         if workload not in self._interfaces:
@@ -258,69 +280,57 @@ class Network:
                 f'alone; add {workload}=DEVICE to [network] interfaces')
         return self._interfaces[workload]
 
-    def _read(self, workload: str, interface: devices.Interface,
-              state: base.KnobState | None) -> float | None:
-        device = devices.first(interface)
+    def _arrives(self, workload: str, knob: Knob) -> bool:
+        """Whether what the knob limits arrives at the device."""
+        return (isinstance(self._interfaces[workload], tap.Tap)
+                == (knob is Knob.EGRESS_BYTES_PER_S))
+
+    def _read(self, workload: str, knob: Knob, state: base.KnobState | None
+             ) -> devices.LimitedDevices:
+        """Return which devices can be limited, and what is there.
+
+        :raises WorkloadGone: they are not the devices of the lease, or are
+            gone
+        :raises Unsupported: none can be limited
+        """
+        interface = self._interface(workload, knob)
         try:
-            namespace, links, taps = self._find(interface, workload, state)
-            if taps is not None:
-                return self._devices.taps(device).rate(taps)
-            root_qdisc = namespace.root_qdisc(_only(links).ifindex)
+            limited = self._devices.read(
+                interface, arrives=self._arrives(workload, knob),
+                what=f'what {workload} {ACTS[knob]} by it')
         except OSError as exc:
             raise self._devices.failure(interface, exc) from exc
-        if root_qdisc is None or not root_qdisc.handle:
-            return None
-        if root_qdisc.handle != HANDLE or root_qdisc.rate is None:
-            raise _foreign(device, f'the qdisc {root_qdisc.kind} '
-                                   f'{root_qdisc.handle >> 16:x}:')
-        return float(root_qdisc.rate)
-
-    def _find(self, interface: devices.Interface, workload: str,
-              state: base.KnobState | None
-              ) -> tuple[rtnetlink.Rtnetlink, tap.Links, tap.SeenTaps | None]:
-        """Return where to ask for the devices that can be limited, and which
-        ones they are; of taps also what is there.
-
-        :raises WorkloadGone: they are not the devices of the lease
-        :raises Unsupported: no tap can be limited
-        :raises OSError: there is no such namespace or device
-        """
-        namespace, links = self._devices.find(interface)
-        taps, refused = None, ''
-        if isinstance(interface, tap.Tap):
-            taps = self._devices.taps(interface.device).read(links)
-            links = taps.links
-            refused = self._name_refused(workload, interface, taps)
-        self._limited[workload] = links.keys()
-        indexes = self._devices.indexes(
-            self._limited_names(workload, interface))
+        key = workload, knob
+        self._limited[key] = limited.links.keys()
+        left_out = self._name_refused(key, interface, limited.refused)
+        indexes = self._devices.indexes(self._limited_names(*key))
         leased = state.original.actions[0] if state else None
         if leased and indexes != [leased['ifindex'], *leased.get('also', ())]:
             raise errors.WorkloadGone(
                 f'network device {" and ".join(devices.names(interface))}: '
                 'made again, added or removed (ifindex '
                 f'{", ".join(map(str, indexes))}); the '
-                f'limit from before is removed, or ended with it{refused}')
-        return namespace, links, taps
+                f'limit from before is removed, or ended with it{left_out}')
+        return limited
 
-    def _limited_names(self, workload: str, interface: devices.Interface
-                       ) -> list[str]:
+    def _limited_names(self, workload: str, knob: Knob) -> list[str]:
         """The devices of a workload that can be limited."""
-        return [device for device in devices.names(interface)
-                if devices.split(device)[1] in self._limited[workload]]
+        return [device for device in devices.names(self._interfaces[workload])
+                if devices.split(device)[1] in self._limited[workload, knob]]
 
-    def _name_refused(self, workload: str, interface: devices.Interface,
-                      taps: tap.SeenTaps) -> str:
+    def _name_refused(self, key: KnobKey, interface: devices.Interface,
+                      refused: Mapping[str, errors.Unsupported]) -> str:
         """Log once which taps of a VM are left out of its limit; all of it,
         for a message."""
+        workload, knob = key
         refusals = ''
         for device in devices.names(interface):
-            about = workload, device
+            about = workload, knob, device
             name = devices.split(device)[1]
-            if name in taps.links:
+            if name in self._limited[key]:
                 self._logged.over(about)
                 continue
-            why = (f'{taps.refused[name]}' if name in taps.refused else
+            why = (f'{refused[name]}' if name in refused else
                    f'network device {device}: there is no {name} here')
             refusals += f'; {why}'
             self._warn(about, errors.DriverError(
@@ -345,8 +355,9 @@ class Network:
         if megabits <= 0:
             self._warn(f'speed of {name}', errors.DriverError(
                 f'network link {name}: its speed is not known here; write '
-                f'{name}=BYTES_PER_S in [network] links, until then egress '
-                'over it is not regulated'))
+                f'{name}=BYTES_PER_S in [network] links, until then what '
+                'background workloads send and receive over it is not '
+                'limited'))
             return None
         return megabits * 1e6 / BITS_PER_BYTE
 
@@ -371,11 +382,3 @@ def _rate(device: str, value: Value) -> int:
             f'network device {device}: {value!r} is not a rate in bytes per '
             'second')
     return rate
-
-
-def _foreign(device: str, what: str) -> errors.Unsupported:
-    return errors.Unsupported(
-        f'network device {device}: {what} of another program is at its '
-        'root, so its egress is not limited; remove it (tc qdisc del dev '
-        f'{devices.split(device)[1]} root) or leave this workload out of '
-        '[network] interfaces')

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""The egress of a VM, which *arrives* at its tap.
+"""Limits of what *arrives* at a device: what a VM sends arrives at its tap.
 
 What arrives cannot wait there.  So it is redirected to a device of ours that
 only exists for that, an intermediate functional block (IFB): it waits in a
@@ -10,7 +10,8 @@ if it had just arrived.  Bridges, Open vSwitch, iptables and captures on the
 tap see what they saw before.
 
 All taps of a VM are redirected to one IFB, so that one limit holds for what
-they send together: it knows of each packet at which tap that arrived.
+they send together: it knows of each packet at which tap that arrived.  What a
+container receives arrives at its device, which is treated in the same way.
 
 While the IFB is missing or down, a redirect to it loses every packet.  So
 the IFB is there, up and limited before the first redirect, and outlives the
@@ -51,7 +52,8 @@ _SENDS = ('macvtap', 'macvlan', 'ipvtap', 'ipvlan')
 
 
 class Tap(NamedTuple):
-    """A device at which the egress of a workload arrives.
+    """A device at which what a workload sends arrives, and by which what it
+    receives leaves.
 
     It may also be the outer end of a container's veth pair.  ``device`` is
     ``DEVICE``, or ``NETNS:DEVICE`` in a named network namespace.  ``also``
@@ -98,9 +100,10 @@ class Taps:
         self._filters: nftables.Nftables | None = None
         self._meters: dict[int, _Meter] = {}
 
-    def read(self, links: Links) -> SeenTaps:
+    def read(self, links: Links, *, what: str) -> SeenTaps:
         """See which taps of a VM can be limited, and whether they are.
 
+        :param what: what arrives, for messages
         :raises Unsupported: none can: another program uses the ingress of
             each of them
         :raises WorkloadGone: another program came after us: our limit has
@@ -109,7 +112,7 @@ class Taps:
         ifbs: dict[str, rtnetlink.Link | errors.Unsupported] = {}
         for device, link in links.items():
             try:
-                if (ifb := self._ifb(device, link)) is not None:
+                if (ifb := self._ifb(device, link, what)) is not None:
                     ifbs[device] = ifb
             except errors.Unsupported as exc:
                 ifbs[device] = exc
@@ -119,7 +122,7 @@ class Taps:
         refused: dict[str, errors.Unsupported] = {}
         for device, link in links.items():
             try:
-                target = self._target(device, link, ours=ours)
+                target = self._target(device, link, what, ours=ours)
                 # The first one's names what all are redirected to.
                 if not usable and isinstance(
                         taken := ifbs.get(device), errors.Unsupported):
@@ -159,7 +162,7 @@ class Taps:
         except OSError as exc:
             if exc.errno in _NO_MODULE:
                 raise errors.Unsupported(
-                    f'tap {", ".join(links)}: {exc}; what its VM sends '
+                    f'tap {", ".join(links)}: {exc}; what arrives at it '
                     f'cannot be limited without: modprobe -a {_MODULES}',
                     cause=f'modprobe -a {_MODULES}') from exc
             if exc.errno == errno.ENODEV and all(
@@ -202,18 +205,14 @@ class Taps:
         if self._filters is not None:
             self._filters.close()
 
-    def _target(self, device: str, link: rtnetlink.Link, *, ours: bool
-                ) -> int | None:
+    def _target(self, device: str, link: rtnetlink.Link, what: str, *,
+                ours: bool) -> int | None:
         """Return where our filter at a tap redirects to.
 
         :param ours: whether the VM has an IFB of ours
         :raises Unsupported: another program's is there
         :raises WorkloadGone: the same, beside ours
         """
-        if link.kind in _SENDS:
-            raise errors.Unsupported(
-                f'{device} is a {link.kind}: what its VM sends leaves by '
-                'it; have it limited as a device, not as a tap')
         target, foreign = None, self._nftables(device)
         for filter_ in ingress.filters(self._talk, link.ifindex):
             if filter_.target is None:
@@ -230,8 +229,7 @@ class Taps:
                    else errors.WorkloadGone)(
                 f'tap {device}: {foreign} of another program is at its '
                 'ingress (Open vSwitch, a firewall, a flavor with '
-                'quota:vif_outbound_average), so what its VM sends by it is '
-                'not limited')
+                f'quota:vif_outbound_average), so {what} is not limited')
         return target
 
     def _nftables(self, device: str) -> str:
@@ -241,7 +239,7 @@ class Taps:
         chain = self._filters.at_ingress(device)
         return f'the nftables chain "{chain}"' if chain else ''
 
-    def _ifb(self, device: str, link: rtnetlink.Link
+    def _ifb(self, device: str, link: rtnetlink.Link, what: str
              ) -> rtnetlink.Link | None:
         name = f'{grammar.IFB}{link.ifindex}'
         try:
@@ -253,8 +251,8 @@ class Taps:
         if (ifb.kind, ifb.group) != ('ifb', GROUP):
             raise errors.Unsupported(
                 f'tap {device}: a device {name} of another program has the '
-                'name that the agent needs, so what its VM sends by it is '
-                'not limited; rename that device')
+                f'name that the agent needs, so {what} is not limited; '
+                'rename that device')
         return ifb
 
     def _build(self, links: Links, ifb: rtnetlink.Link | None,
@@ -280,7 +278,8 @@ class Taps:
                 index = namespace.link(_ifb_name(links)).ifindex
             namespace.keep_without_ipv6(index)
             namespace.describe_link(
-                index, f'scavenger: what {", ".join(links)} sends'[:_ALIAS])
+                index,
+                f'scavenger: what arrives at {", ".join(links)}'[:_ALIAS])
             namespace.set_up(index)
             namespace.set_root_tbf(index, HANDLE, bucket)
             through = namespace.tx_bytes(index)
@@ -327,6 +326,18 @@ class Taps:
         return any(filter_.target == ifb
                    for link in self._namespace.links().values()
                    for filter_ in ingress.filters(self._talk, link.ifindex))
+
+
+def without_senders(links: Links
+                    ) -> tuple[Links, dict[str, errors.Unsupported]]:
+    """Return the devices at which what a VM sends arrives, and why each of
+    the others cannot be limited as a tap."""
+    refused = {device: errors.Unsupported(
+        f'{device} is a {link.kind}: what its VM sends leaves by it; have it '
+        'limited as a device, not as a tap')
+        for device, link in links.items() if link.kind in _SENDS}
+    return {device: link for device, link in links.items()
+            if device not in refused}, refused
 
 
 def _ifb_name(links: Links) -> str:

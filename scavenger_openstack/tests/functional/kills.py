@@ -53,10 +53,10 @@ WATCHED = {
 
 TOUCHED = {
     1: {'cpu.cfs_quota_us', 'cpu.idle', 'cpuset.cpus',
-        'memory.limit_in_bytes', 'freezer.state', 'tc',
+        'memory.limit_in_bytes', 'freezer.state', 'tc', 'ingress',
         'blkio.throttle.read_bps_device'},
     2: {'cpu.max', 'cpu.idle', 'cpuset.cpus', 'memory.max', 'memory.high',
-        'cgroup.freeze', 'io.max', 'tc'}}
+        'cgroup.freeze', 'io.max', 'tc', 'ingress'}}
 """What the script of :mod:`.scripted` must have changed once."""
 
 
@@ -193,6 +193,7 @@ interfaces = {name}/background/a={self.netns}:v0
         found['tc'] = re.sub(r'refcnt \d+', '', subprocess.run(
             ['tc', '-n', self.netns, 'qdisc', 'show'], check=True,
             stdout=subprocess.PIPE, text=True).stdout)
+        found['ingress'] = str(found['tc'].count('qdisc ingress'))
         return found
 
     def all_touched(self) -> Callable[[], bool]:

@@ -25,6 +25,7 @@ from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import parts
 from scavenger_openstack.agent import service
 from scavenger_openstack import conf as conf_
+from scavenger_openstack.knobs import RESOURCE_OF
 from scavenger_openstack.restore import watcher
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
@@ -33,15 +34,17 @@ from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
+from scavenger_openstack.types import Resource
 
 FIRST: Mapping[Knob, Any] = {
     Knob.CPU_CORES: 0.5, Knob.MEMORY_BYTES: 256 * 2**20,
     Knob.IO_BYTES_PER_S: 5_000_000, Knob.IO_OPS_PER_S: 500,
-    Knob.PAUSED: 1, Knob.EGRESS_BYTES_PER_S: 1_000_000}
+    Knob.PAUSED: 1, Knob.EGRESS_BYTES_PER_S: 1_000_000,
+    Knob.INGRESS_BYTES_PER_S: 1_000_000}
 CHANGED: Mapping[Knob, Any] = {
     Knob.CPU_CORES: 0.3, Knob.MEMORY_BYTES: 128 * 2**20,
     Knob.IO_BYTES_PER_S: 3_000_000, Knob.IO_OPS_PER_S: 300,
-    Knob.EGRESS_BYTES_PER_S: 500_000}
+    Knob.EGRESS_BYTES_PER_S: 500_000, Knob.INGRESS_BYTES_PER_S: 500_000}
 GROUP_FIRST: Mapping[Knob, Any] = {Knob.CPU_SET: '0', Knob.CPU_IDLE: 1}
 GROUP_CHANGED: Mapping[Knob, Any] = {Knob.CPU_SET: '1', Knob.CPU_IDLE: 1}
 
@@ -71,7 +74,7 @@ class Script:
             if who.priority is Priority.BACKGROUND:
                 wishes += [(who.id, knob, value)
                            for knob, value in own.items()
-                           if knob is not Knob.EGRESS_BYTES_PER_S
+                           if RESOURCE_OF[knob] is not Resource.NETWORK
                            or who.interfaces]
                 wishes += [(who.group, knob, value)
                            for knob, value in group.items()]

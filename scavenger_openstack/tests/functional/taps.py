@@ -307,6 +307,7 @@ def _batch(netns: str, requests: tuple[tuple[int, int, bytes], ...]) -> None:
 class TapTestCase(base.FunctionalTestCase):
 
     cards = 1
+    knob = RATE
 
     def setUp(self) -> None:
         super().setUp()
@@ -359,7 +360,7 @@ class TapTestCase(base.FunctionalTestCase):
         return arrived - withheld
 
     def step(self) -> dict[str, Any]:
-        found, = self.driver.restore_actions(VM, RATE)
+        found, = self.driver.restore_actions(VM, self.knob)
         actions.validate(found, [])
         return dict(found)
 

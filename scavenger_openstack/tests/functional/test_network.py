@@ -102,16 +102,16 @@ class NetworkTestCase(base.FunctionalTestCase):
     def test_device_made_again_under_its_name(self):
         old = leased(self.driver, JOB, RATE)
         self.driver.write(JOB, RATE, 1e6, old)
-        self.assertIsNotNone(self.driver.tx_bytes(self.wire.device))
+        self.assertIsNotNone(self.driver.received_sent(self.wire.device))
         namespaces.run('ip', '-n', self.wire.near, 'link', 'del', 'scv0')
         self.assertRaises(errors.WorkloadGone, self.driver.read, JOB, RATE)
         self.assertRaises(errors.WorkloadGone, self.driver.write, JOB, RATE,
                           1e6)
-        self.assertIsNone(self.driver.tx_bytes(self.wire.device))
-        self.assertEqual({}, self.driver.link_tx())
+        self.assertIsNone(self.driver.received_sent(self.wire.device))
+        self.assertEqual(({}, {}), self.driver.link_totals())
         self.wire.connect()
         # Counting sees the new device; a write waits for a lease on it.
-        self.assertIsNotNone(self.driver.tx_bytes(self.wire.device))
+        self.assertIsNotNone(self.driver.received_sent(self.wire.device))
         for call in (self.driver.write, JOB, RATE, 1e6, old), (
                 self.driver.read, JOB, RATE, old):
             self.assertRaises(errors.WorkloadGone, *call)
@@ -167,11 +167,11 @@ class NetworkTestCase(base.FunctionalTestCase):
             far.settimeout(30)
             near.sendto(b'hello', far.getsockname())
             far.recv(2000)
-            before = self.driver.link_tx()[self.wire.device]
+            before = self.driver.link_totals()[1][self.wire.device]
             for _ in range(100):
                 near.sendto(bytes(1000), far.getsockname())
                 far.recv(2000)
-        sent = self.driver.link_tx()[self.wire.device] - before
+        sent = self.driver.link_totals()[1][self.wire.device] - before
         # Headers: UDP 8, IP 20, Ethernet 14; the rest is ARP and the like.
         self.assertThat(sent, matchers.MatchesAll(
             matchers.GreaterThan(104199), matchers.LessThan(106000)))
@@ -182,17 +182,18 @@ class NetworkTestCase(base.FunctionalTestCase):
         for where, device in ((self.wire.far, 'scv1'),
                               (self.wire.near, 'scv0')):
             namespaces.run('ip', '-n', where, 'link', 'set', device, 'down')
-            self.assertEqual({}, self.driver.link_tx())
+            self.assertEqual(({}, {}), self.driver.link_totals())
             self.assertEqual({self.wire.device: 25e6},
                              self.driver.capacities())
             self.assertEqual(1e6, self.driver.read(JOB, RATE))
             namespaces.run('ip', '-n', where, 'link', 'set', device, 'up')
-            self.assertEqual({self.wire.device}, self.driver.link_tx().keys())
+            for totals in self.driver.link_totals():
+                self.assertEqual({self.wire.device}, totals.keys())
 
     def test_nothing_stays_open(self):
         with descriptors.given_back() as opened:
             driver = egress.Network({self.wire.device: 1e6}, {})
-            driver.link_tx()
+            driver.link_totals()
             self.assertNotEqual(set(), opened())
             driver.close()
         self.assertEqual('', self.log.output)

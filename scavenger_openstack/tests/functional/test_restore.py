@@ -331,12 +331,46 @@ class Egress(RestoreTestCase):
         self.assertFalse(self.restore(self.tc))
         self.assertIn('tbf 77:', self.shown())
 
+    def test_several(self) -> None:
+        """One of them was renamed, and one is gone."""
+        before = self.shown()
+        self.bucket('5ca0:')
+        other = int(self.ip('-o', 'link', 'show', 'd9').partition(':')[0])
+        several = {**self.tc, 'ifindex': other, 'also': [self.tc['ifindex'],
+                                                         4242]}
+        self.ip('link', 'set', 'd0', 'down')
+        self.ip('link', 'set', 'd0', 'name', 'd1')
+        self.assertTrue(self.restore(several))
+        self.ip('link', 'set', 'd1', 'name', 'd0')
+        self.ip('link', 'set', 'd0', 'up')
+        self.assertEqual(before, self.shown())
+        self.assertFalse(self.restore(several))
+
+    def test_noqueue_is_put_back(self) -> None:
+        """Unless another program's qdisc came."""
+        noqueue = {**self.tc, 'noqueue': [self.tc['ifindex']]}
+        for _ in range(2):      # also after what was killed half-way
+            self.assertTrue(self.restore(noqueue))
+            self.assertRegex(self.shown(), 'qdisc noqueue [1-9a-f]')
+            self.assertFalse(self.restore(noqueue))
+            self.ip('qdisc', 'del', 'dev', 'd0', 'root', tool='tc')
+            self.bucket('5ca0:')
+        self.ip('link', 'set', 'd0', 'down')
+        self.assertTrue(self.restore(noqueue))
+        self.ip('link', 'set', 'd0', 'up')
+        self.assertRegex(self.shown(), 'qdisc noqueue [1-9a-f]')
+        self.ip('qdisc', 'del', 'dev', 'd0', 'root', tool='tc')
+        self.bucket('77:')
+        self.assertFalse(self.restore(noqueue))
+        self.assertIn('tbf 77:', self.shown())
+
     def test_gone(self) -> None:
         self.bucket('5ca0:')
         self.assertIn('made again', str(self.assertRaises(
             actions.Gone, self.restore, {**self.tc, 'ifindex': 4242})))
         self.assertIn('tbf 5ca0:', self.shown())
-        self.assertRaises(actions.Gone, self.restore, {**self.tc, 'dev': 'd1'})
+        self.assertRaises(actions.Gone, self.restore, {
+            **self.tc, 'dev': 'd1', 'ifindex': 4242})
         self.remove()
         self.assertRaises(actions.Gone, self.restore, self.tc)
 

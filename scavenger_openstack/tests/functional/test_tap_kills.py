@@ -23,20 +23,21 @@ from scavenger_openstack.tests.functional import taps
 from scavenger_openstack.tests.functional.taps import RATE
 from scavenger_openstack.tests.functional.taps import VM
 from scavenger_openstack.tests import tiers
+from scavenger_openstack.types import Knob
 
 LIMIT = '''
 from scavenger_openstack.drivers.network import egress as network, tap
 from scavenger_openstack.types import Knob
 def main():
-    first, *also = sys.argv[2:]
+    rate, knob, first, *also = sys.argv[1:]
     network.Network({}, {'vm': tap.Tap(first, tuple(also))}).write(
-        'vm', Knob.EGRESS_BYTES_PER_S, float(sys.argv[1]))
+        'vm', Knob(knob), float(rate))
 '''
 RESTORE = 'from scavenger_openstack.restore.program import main'
 PACKAGE = pathlib.Path(base.__file__).parents[3]
 
 
-class Kills(taps.TapTestCase):
+class KillsTestCase(taps.TapTestCase):
 
     def setUp(self) -> None:
         super().setUp()
@@ -48,24 +49,11 @@ class Kills(taps.TapTestCase):
         self.state.chmod(0o700)
         found = self.step()
         self.lease = records.dump(records.Lease(
-            VM, str(RATE), records.boot_id(), [found]))
+            VM, str(self.knob), records.boot_id(), [found]))
         self.ifb = f'scv{found["ifindex"]}'
 
     def limit_command(self, rate: str) -> tuple[str, ...]:
-        return (LIMIT, rate, self.tap.device, *self.tap.also)
-
-    def stage(self) -> tuple[int, ...]:
-        """Which parts of a limit are in place, in the order of making.
-
-        Of those that each tap has, how many.
-        """
-        found = taps.listing(self.vm.host)
-        ifb = re.search(rf'(?m)^.*: {self.ifb}:.*$', found)
-        line = ifb[0] if ifb else ''
-        return (bool(ifb), 'addrgenmode none' in line, ' alias ' in line,
-                ',UP' in line, f'tbf 5ca0: dev {self.ifb}' in found,
-                'rate 10Gbit' not in found, found.count('qdisc ingress'),
-                found.count('Egress Redirect'))
+        return (LIMIT, rate, self.knob, self.tap.device, *self.tap.also)
 
     def traced(self, inject: str, output: str, code: str, *words: str
                ) -> subprocess.Popen[str]:
@@ -105,6 +93,22 @@ class Kills(taps.TapTestCase):
             timeout=60, stdin=subprocess.DEVNULL, capture_output=True,
             env={**os.environ, 'PYTHONPATH': str(PACKAGE)})
         self.same()
+
+
+class Kills(KillsTestCase):
+
+    def stage(self) -> tuple[int, ...]:
+        """Which parts of a limit are in place, in the order of making.
+
+        Of those that each tap has, how many.
+        """
+        found = taps.listing(self.vm.host)
+        ifb = re.search(rf'(?m)^.*: {self.ifb}:.*$', found)
+        line = ifb[0] if ifb else ''
+        return (bool(ifb), 'addrgenmode none' in line, ' alias ' in line,
+                ',UP' in line, f'tbf 5ca0: dev {self.ifb}' in found,
+                'rate 10Gbit' not in found, found.count('qdisc ingress'),
+                found.count('Egress Redirect'))
 
     def test_while_it_is_set(self) -> None:
         stages: list[tuple[int, ...]] = []
@@ -170,6 +174,51 @@ class Kills(taps.TapTestCase):
             self.assertTrue(self.arrive(20), f'{number} calls')
             self.restore()
         self.restore()      # once more changes nothing
+
+
+class KillsOfReceiving(KillsTestCase):
+    """The bucket at the root of a tap of libvirt."""
+
+    knob = Knob.INGRESS_BYTES_PER_S
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.default = self.root()
+        self.vm.tc('qdisc', 'add', 'dev', taps.TAP, 'root', 'handle', '0:',
+                   'noqueue')
+        self.lease = records.dump(records.Lease(
+            VM, str(self.knob), records.boot_id(), [self.step()]))
+
+    def same(self) -> None:
+        self.assertEqual('noqueue', self.root())
+        self.assertTrue(self.arrive(20))
+
+    def root(self) -> str:
+        """Kind of the qdisc at the root."""
+        return self.vm.tc('qdisc', 'show', 'dev', taps.TAP, 'root').split()[1]
+
+    def test_while_it_is_set(self) -> None:
+        stages = []
+        for _ in self.run_killed('sendto', *self.limit_command('2.5e6')):
+            self.assertTrue(self.arrive(20))
+            stages.append(self.root())
+            self.restore()
+        self.assertEqual(['noqueue', self.default, 'tbf'],
+                         list(dict.fromkeys(stages)))
+
+    def test_while_it_is_removed(self) -> None:
+        stages = []
+        self.driver.write(VM, self.knob, 2.5e6)
+        for _ in self.run_killed('fork,vfork,clone,clone3',
+                                 *self.restore_command()):
+            self.assertTrue(self.arrive(20))
+            stages.append(self.root())
+            self.restore()
+            self.restore_command()
+            self.driver.write(VM, self.knob, 2.5e6)
+        self.assertEqual(['tbf', self.default, 'noqueue'],
+                         list(dict.fromkeys(stages)))
+        self.restore()
 
 
 @tiers.only_in_all('one tap is limited and removed by the same code')

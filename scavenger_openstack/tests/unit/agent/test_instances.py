@@ -50,7 +50,7 @@ def rates(number: int) -> WorkloadRates:
     return WorkloadRates(
         Workload(uuid(number), Priority.BACKGROUND), 1.0, cpu_cores=1.3,
         memory_bytes=812 * MIB, io_bytes_per_s=3.1e6, io_ops_per_s=42.0,
-        net_tx_bytes_per_s=2e5)
+        net_tx_bytes_per_s=2e5, net_rx_bytes_per_s=1e5)
 
 
 def document(found: list[Instance], *uses: WorkloadRates,
@@ -66,7 +66,8 @@ ALL = [Cap(uuid(3), knob, value, 'scavenger', 'why') for knob, value in (
     (Knob.CPU_CORES, 0.5), (Knob.CPU_SET, '0-1'), (Knob.CPU_IDLE, 1.0),
     (Knob.MEMORY_BYTES, 812.0 * MIB), (Knob.IO_BYTES_PER_S, 10e6),
     (Knob.IO_OPS_PER_S, 100.0), (Knob.EGRESS_BYTES_PER_S, 5e6),
-    (Knob.LLC_WAYS, 2.0), (Knob.PAUSED, 1.0))]
+    (Knob.INGRESS_BYTES_PER_S, 4e6), (Knob.LLC_WAYS, 2.0),
+    (Knob.PAUSED, 1.0))]
 
 
 def ten() -> dict[str, Any]:
@@ -123,9 +124,11 @@ class TableTest(testtools.TestCase):
             f'      {uuid(3)}  limits: 0.5 cores, CPUs 0-1, CPU only when '
             'idle, memory',
             '        812 MiB, disk 10 MB/s, disk 100 operations/s, sends 5 '
-            'MB/s, 2 ways of cache, paused',
+            'MB/s, receives 4 MB/s, 2 ways of',
+            '        cache, paused',
             '      uses 1.30 of 2 cores, 812 of 2,048 MiB, disk 3.1 MB/s (42 '
-            'operations/s), sends 0.2 MB/s'],
+            'operations/s), sends 0.2 MB/s,',
+            '        receives 0.1 MB/s'],
             instances.table(document([instance(3)], rates(3),
                                      caps=tuple(ALL)))[1:])
 
@@ -137,7 +140,7 @@ class TableTest(testtools.TestCase):
             '  instance-00000001  -  -  foreground (default)',
             f'      {uuid(1)}  no limits',
             '      uses unknown of 2 cores, unknown of 2,048 MiB, disk '
-            'unknown, sends unknown'],
+            'unknown, sends unknown, receives unknown'],
             instances.table(document([instance(
                 1, display_name='', flavor='', source='default',
                 priority=Priority.FOREGROUND)]))[1:])

@@ -150,5 +150,6 @@ class DefaultFloorsTest(testtools.TestCase):
     def test_design_7_6(self) -> None:
         self.assertEqual(
             {'cpu_cores': 0.1, 'memory_bytes': 67108864,
-             'egress_bytes_per_s': 125000, 'io_bytes_per_s': 1000000,
-             'io_ops_per_s': 10}, dict(DEFAULT_FLOORS))
+             'egress_bytes_per_s': 125000, 'ingress_bytes_per_s': 125000,
+             'io_bytes_per_s': 1000000, 'io_ops_per_s': 10},
+            dict(DEFAULT_FLOORS))

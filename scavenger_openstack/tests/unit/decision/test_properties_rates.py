@@ -42,6 +42,7 @@ NEEDS = {
     'io_wait_s_per_op': ('io_wait_s', 'io_ops'),
     'io_bytes_per_s': ('io_bytes',), 'io_ops_per_s': ('io_ops',),
     'net_tx_bytes_per_s': ('net_tx_bytes',),
+    'net_rx_bytes_per_s': ('net_rx_bytes',),
     'refault_bytes_per_s': ('refault_bytes',)}
 """Rate -> the counters that it is made of."""
 
@@ -128,7 +129,7 @@ class RatesProperties(testtools.TestCase):
         interval_s = cur.time_s - prev.time_s
         found = rates(prev, cur).workloads[0]
         grew = dict(zip(strategies.COUNTERS, more, strict=True))
-        for name in ('io_bytes', 'io_ops', 'net_tx_bytes'):
+        for name in ('io_bytes', 'io_ops', 'net_tx_bytes', 'net_rx_bytes'):
             self.assertEqual(grew[name] / interval_s,
                              getattr(found, f'{name}_per_s'))
         self.assertEqual(grew['cpu_s'] / interval_s, found.cpu_cores)
@@ -189,14 +190,17 @@ class RatesProperties(testtools.TestCase):
     @given(st.dictionaries(st.sampled_from('abc'), WEIRD),
            st.dictionaries(st.sampled_from('abc'), WEIRD), INTERVALS)
     def test_links(self, before: Any, after: Any, seconds: float) -> None:
-        found = rates(host(10.0, link_tx_bytes=before),
-                      host(10.0 + seconds, link_tx_bytes=after))
-        self.assertEqual(after.keys(), found.link_tx_bytes_per_s.keys())
-        for link, rate in found.link_tx_bytes_per_s.items():
-            growth = grown(before.get(link), after[link])
-            self.assertEqual(growth is None, rate is None)
-            if growth is not None:
-                self.assertEqual(growth / found.interval_s, rate)
+        for way in 'tx', 'rx':
+            found = rates(
+                host(10.0, **{f'link_{way}_bytes': before}),
+                host(10.0 + seconds, **{f'link_{way}_bytes': after}))
+            by_link = getattr(found, f'link_{way}_bytes_per_s')
+            self.assertEqual(after.keys(), by_link.keys())
+            for link, rate in by_link.items():
+                growth = grown(before.get(link), after[link])
+                self.assertEqual(growth is None, rate is None)
+                if growth is not None:
+                    self.assertEqual(growth / found.interval_s, rate)
 
     @given(KNOWN, MORE, INTERVALS, st.integers(1, 9))
     def test_in_pieces_it_is_the_same(
@@ -209,7 +213,8 @@ class RatesProperties(testtools.TestCase):
         first = between(before, middle, seconds / 2)
         second = between(middle, after, seconds / 2)
         for name in ('cpu_cores', 'throttled_share', 'io_bytes_per_s',
-                     'io_ops_per_s', 'net_tx_bytes_per_s'):
+                     'io_ops_per_s', 'net_tx_bytes_per_s',
+                     'net_rx_bytes_per_s'):
             self.assertTrue(math.isclose(
                 2 * getattr(whole, name),
                 getattr(first, name) + getattr(second, name),

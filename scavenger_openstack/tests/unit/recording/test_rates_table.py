@@ -58,8 +58,9 @@ class CsvTest(TableTestCase):
 
     def test_every_column(self) -> None:
         table = self.read(
-            COLUMNS + ',host,project,vcpus,throttled_share,io_ops_per_s',
-            ROW + ',node7,p,4,0.25,12', '10,batch,background' + ',' * 15)
+            COLUMNS + ',host,project,vcpus,throttled_share,io_ops_per_s,'
+            'net_rx_bytes_per_s', ROW + ',node7,p,4,0.25,12,5000',
+            '10,batch,background' + ',' * 16)
         self.assertEqual(([], ['node7', 'local']),
                          (table.warnings, list(table.hosts)))
         host = table.hosts['node7']
@@ -68,14 +69,14 @@ class CsvTest(TableTestCase):
         [one] = rates.workloads
         self.assertEqual(
             (1.0, 0.5, 1.5, 0.01, 0.25, 1e6, 0.002, 2000.0, 12.0, 3000.0,
-             None, None, 4096), one[1:])
+             5000.0, None, None, 4096), one[1:])
         self.assertEqual(
             ('web', Priority.FOREGROUND, 'table', 'p', 'shop', 4.0, FLOOR),
             (one.workload.id, one.workload.priority, one.workload.source,
              one.workload.project, one.workload.application,
              one.workload.vcpus, one.workload.floor))
         [rates] = table.hosts['local'].rates(NOTHING)
-        self.assertEqual((None,) * 12, rates.workloads[0][2:])
+        self.assertEqual((None,) * 13, rates.workloads[0][2:])
         self.assertIs(Priority.BACKGROUND,
                       rates.workloads[0].workload.priority)
         self.assertTrue(rates.complete)
@@ -209,6 +210,19 @@ class HostTest(TableTestCase):
                          (second.memory_total_bytes,
                           second.memory_available_bytes,
                           second.link_tx_bytes_per_s))
+
+    def test_what_is_received(self) -> None:
+        """Unknown without its column, and where a row has none."""
+        column = ',net_rx_bytes_per_s'
+        for lines, total in (
+                ((COLUMNS, ROW), None),
+                ((COLUMNS + column, ROW + ',500',
+                  ROW.replace('web', 'b') + ',700'), 1200.0),
+                ((COLUMNS + column, ROW + ',500',
+                  ROW.replace('web', 'b') + ','), None)):
+            [rates] = self.read(*lines).hosts['local'].rates(
+                rates_table.Capacity(2, 10_000, 1e6))
+            self.assertEqual({'link': total}, rates.link_rx_bytes_per_s)
 
     def test_without_capacities_there_are_none(self) -> None:
         [rates] = self.read(COLUMNS, ROW).hosts['local'].rates(NOTHING)

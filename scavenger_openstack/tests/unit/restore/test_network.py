@@ -25,7 +25,8 @@ class Tap(testtools.TestCase):
         allowed: tuple[dict[str, Any], ...] = (
             {}, {'netns': 'ns-1.x'}, {'dev': 'vnet0'},
             {'ifindex': 2**31 - 1}, {'also': []},
-            {'also': [6, 2**31 - 1]}, {'also': [6] * 255})
+            {'also': [6, 2**31 - 1]}, {'also': [6] * 255},
+            {'do': 'tc', 'also': [6], 'noqueue': [5, 6]})
         for changes in allowed:
             actions.validate({**TAP, **changes}, [])
 
@@ -42,7 +43,9 @@ class Tap(testtools.TestCase):
             {'also': 6}, {'also': '6'}, {'also': None}, {'also': (6,)},
             {'also': [0]}, {'also': ['6']}, {'also': [True]},
             {'also': [2**31]}, {'also': [[6]]}, {'also': [6] * 256},
-            {'do': 'tc', 'also': [6]}, {'argv': ['sh']}, {'ifb': 'eth0'},
+            {'noqueue': [6]}, {'argv': ['sh']}, {'ifb': 'eth0'},
+            *({'do': 'tc', 'noqueue': wrong} for wrong in (
+                6, '6', None, [0], ['6'], [True], [2**31], [6] * 257)),
             {'do': 'ip'},
             {'do': ['tap']}, {'do': {}}, {'do': 'TAP'}, {'do': 'tap '}]
         for wrong in wrongs:

@@ -36,6 +36,7 @@ class TestDomain(testtools.TestCase):
             'scavenger:floor_io_bytes_per_s': '2e6',
             'scavenger:floor_io_ops_per_s': '20',
             'scavenger:floor_egress_bytes_per_s': ' 250000 ',
+            'scavenger:floor_ingress_bytes_per_s': '500000',
             'hw_rng:allowed': 'true'}), tune=TUNE))
         self.assertEqual((UUID, 'instance-00000001', Priority.BACKGROUND,
                           'flavor', PROJECT, f'{PROJECT}/render farm'),
@@ -44,7 +45,8 @@ class TestDomain(testtools.TestCase):
         self.assertEqual({
             Knob.CPU_CORES: 0.5, Knob.MEMORY_BYTES: 64 * MIB,
             Knob.IO_BYTES_PER_S: 2e6, Knob.IO_OPS_PER_S: 20,
-            Knob.EGRESS_BYTES_PER_S: 250000}, one.floor)
+            Knob.EGRESS_BYTES_PER_S: 250000,
+            Knob.INGRESS_BYTES_PER_S: 500000}, one.floor)
         self.assertEqual((2, 128 * MIB, 64 * MIB),
                          (one.vcpus, one.memory_allotment_bytes,
                           one.balloon_bytes))

@@ -102,10 +102,12 @@ class NetworkTestCase(testtools.TestCase):
     def test_other_links_from_now_on(self):
         self.speed('eth1', '1000\n')
         driver = self.network({}, {'/a': 'lo'})
-        self.assertEqual(({}, {}), (driver.capacities(), driver.link_tx()))
+        self.assertEqual({}, driver.capacities())
+        self.assertEqual(({}, {}), driver.link_totals())
         driver.follow_links({'eth1': None, 'lo': 5e6})
         self.assertEqual({'eth1': 125e6, 'lo': 5e6}, driver.capacities())
-        self.assertEqual({'lo'}, driver.link_tx().keys())
+        for totals in driver.link_totals():
+            self.assertEqual({'lo'}, totals.keys())
 
     def test_capacity_unknown_is_left_out_and_said_once(self):
         self.speed('eth1', '-1\n')
@@ -119,18 +121,18 @@ class NetworkTestCase(testtools.TestCase):
         self.assertIn('far:eth0=BYTES_PER_S', lines[3])
 
     def test_sent_bytes_of_our_own_namespace(self):
-        self.assertGreaterEqual(self.network().tx_bytes('lo'), 0)
+        self.assertGreaterEqual(self.network().received_sent('lo')[1], 0)
 
     def test_no_such_device_is_none_and_said_once(self):
         driver = self.network({'scv-none': 1e6})
         for _ in range(3):
-            self.assertIsNone(driver.tx_bytes('scv-none'))
-            self.assertEqual({}, driver.link_tx())
+            self.assertIsNone(driver.received_sent('scv-none'))
+            self.assertEqual(({}, {}), driver.link_totals())
         self.assertEqual(1, self.log.output.count('scv-none: there is no'))
 
     def test_no_such_namespace(self):
         driver = self.network({}, {'/a': 'scv-none:eth0'})
-        self.assertIsNone(driver.tx_bytes('scv-none:eth0'))
+        self.assertIsNone(driver.received_sent('scv-none:eth0'))
         self.assertIn('no namespace scv-none', self.log.output)
         self.assertRaises(errors.WorkloadGone, driver.read, '/a', RATE)
         self.assertRaises(errors.WorkloadGone, driver.write, '/a', RATE, 1e6)
