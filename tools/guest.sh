@@ -4,8 +4,8 @@
 # Run commands in a stock Debian guest: its own kernel, its systemd as PID 1,
 # cgroup version 2 only, on QEMU.  What is committed is cloned into it.
 #
-#     tools/guest.sh [--smp SPEC] [--memory MIB] [--copy DIRECTORY] [--keep]
-#         [COMMAND...]
+#     tools/guest.sh [--smp SPEC] [--memory MIB] [--disk IOPS]
+#         [--copy DIRECTORY] [--keep] [COMMAND...]
 #     tools/guest.sh --image
 #
 # COMMAND is for the guest's shell, in the checkout; default: tools/demo.sh.
@@ -14,6 +14,7 @@
 #   --smp SPEC     CPUs and topology as QEMU takes them (default 2), such as
 #                  8,sockets=2,cores=2,threads=2
 #   --memory MIB   of the guest (default 4096)
+#   --disk IOPS    another disk, /dev/vdb, of so many operations a second
 #   --copy DIRECTORY   to /opt/NAME in the guest, NAME being its last part
 #   --keep         afterwards leave the guest on until Ctrl-C, and say how to
 #                  log in
@@ -115,11 +116,17 @@ fi
 
 # The guest ----------------------------------------------------------------
 
-copies=() smp=2 memory=4096 keep=
+copies=() disk=() smp=2 memory=4096 keep=
 while [ $# -gt 0 ]; do
     case $1 in
         --smp) smp=${2:?SPEC}; shift 2 ;;
         --memory) memory=${2:?MIB}; shift 2 ;;
+        --disk)
+            # Its address comes after the first one's, which is /dev/vda.
+            disk=(-drive "driver=null-co,size=1G,read-zeroes=on,if=virtio,\
+throttling.iops-total=${2:?IOPS}")
+            shift 2
+            ;;
         --copy) copies+=("$(realpath -- "${2:?DIRECTORY}")"); shift 2 ;;
         --keep) keep=yes; shift ;;
         --) shift; break ;;
@@ -157,7 +164,7 @@ setpriv --pdeathsig KILL qemu-system-x86_64 \
     -kernel "$image/vmlinuz" -initrd "$image/initrd" \
     -append 'root=/dev/vda rw console=ttyS0 panic=-1' \
     -drive "file=$image/disk,format=raw,if=virtio,snapshot=on,\
-cache=unsafe,discard=unmap" \
+cache=unsafe,discard=unmap" "${disk[@]}" \
     -netdev user,id=net,hostfwd=tcp:127.0.0.1:0-:22 \
     -device virtio-net-pci,netdev=net,romfile= -device virtio-rng-pci \
     -serial stdio </dev/null >"$scratch/console" 2>&1 &

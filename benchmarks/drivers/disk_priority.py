@@ -2,19 +2,23 @@
 
 """What a disk's own priorities protect, where its scheduler honours them.
 
-A loop device on a file below ``--directory`` (root), with each scheduler of
-the kernel in turn.  A reader of 4 KiB, a hundred times a second, beside fio
-with 64 KiB at depth 32, in two cgroups; the hog's has
+A loop device on a file below ``--directory`` (root), or the disk ``--device``,
+which is only read, with each scheduler of the kernel in turn; last with none
+and the kernel's cost model (io.cost) where it has one.  A reader of 4 KiB,
+``--reads`` times a second, beside fio with 64 KiB at depth 32, in two cgroups;
+the hog's has
 
 * *nothing*
 * *weight*: the least weight (``io.weight`` and ``io.bfq.weight`` 1, on cgroup
   v1 ``blkio.bfq.weight`` 1)
 * *idle*: ``io.prio.class`` ``idle`` (v2, and where the kernel has it)
+* *ionice*: the same class by process, for kernels without that file
 * *limit*: as many operations as ``--limit``, the knob that is there
 
 Printed for each: the reader's median and P99 in ms, alone first, and the hog's
 operations per second.  Where a kernel has no such file, that is printed.
-Nothing is asserted.
+Nothing is asserted.  A cost model that was written to ``io.cost.model`` and
+``io.cost.qos`` beforehand stays as it is, and is off afterwards.
 
     python benchmarks/drivers/disk_priority.py [--rounds 3] [--seconds 10]
 """
@@ -26,6 +30,7 @@ from collections.abc import Iterator
 import contextlib
 import json
 import pathlib
+import re
 import shutil
 import statistics
 import subprocess
@@ -39,7 +44,7 @@ FILE_BYTES = 256 << 20
 
 READER = '''
 import mmap, os, random, sys, time
-for path in sys.argv[3:]:
+for path in sys.argv[4:]:
     with open(path + '/cgroup.procs', 'w') as file:
         file.write('0')
 fd = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT)
@@ -47,7 +52,7 @@ size, page = os.lseek(fd, 0, os.SEEK_END), mmap.mmap(-1, 4096)
 took_s, due_s = [], time.monotonic()
 end_s = due_s + float(sys.argv[2])
 while time.monotonic() < end_s:
-    due_s += 0.01
+    due_s += 1 / float(sys.argv[3])
     time.sleep(max(0.0, due_s - time.monotonic()))
     os.preadv(fd, [page], random.randrange(size // 4096) * 4096)
     took_s.append(time.monotonic() - due_s)
@@ -60,6 +65,7 @@ FILES = {
     'weight': {'io.weight': 'default 1', 'io.bfq.weight': '1',
                'blkio.bfq.weight': '1'},
     'idle': {'io.prio.class': 'idle'},
+    'ionice': {},
     'limit': {'io.max': '{device} riops={limit}',
               'blkio.throttle.read_iops_device': '{device} {limit}'}}
 """What is written to the hog's cgroup, as far as there are such files."""
@@ -98,22 +104,39 @@ def give(tree: base.CgroupTree, what: str, device: str, limit: int
     return taken
 
 
-def measure(tree: base.CgroupTree, device: str, seconds: float, *,
-            hog: bool) -> tuple[float, float, float]:
+@contextlib.contextmanager
+def cost_model(device: str) -> Iterator[bool]:
+    """Turn the kernel's cost model of a disk on; whether it has one."""
+    top = base.unified()
+    file = top / 'io.cost.qos' if top else None
+    if file is None or not file.exists():
+        yield False
+        return
+    number = pathlib.Path(f'/sys/block/{device}/dev').read_text().strip()
+    file.write_text(f'{number} enable=1')
+    try:
+        yield True
+    finally:
+        file.write_text(f'{number} enable=0')
+
+
+def measure(tree: base.CgroupTree, device: str, what: str,
+            options: argparse.Namespace) -> tuple[float, float, float]:
     """The reader's median and P99 in ms; operations per second of the hog."""
-    fio = None
-    if hog:
+    fio, seconds = None, options.seconds
+    if what != 'alone':
         fio = subprocess.Popen(
             ['sh', '-c', f'echo $$ > "{tree.path("blkio", "/hog")}"'
              '/cgroup.procs; exec "$@"', 'sh', 'fio', '--name=hog',
              '--rw=randread', '--bs=64k', '--iodepth=32', '--direct=1',
              '--ioengine=libaio', '--time_based', '--output-format=json',
-             f'--runtime={seconds + 2:.0f}', f'--filename=/dev/{device}'],
+             f'--runtime={seconds + 2:.0f}', f'--filename=/dev/{device}',
+             *(['--prioclass=3'] if what == 'ionice' else [])],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         time.sleep(1.0)
     printed = subprocess.run(
         [sys.executable, '-c', READER, f'/dev/{device}', f'{seconds}',
-         str(tree.path('blkio', '/reader'))],
+         f'{options.reads}', str(tree.path('blkio', '/reader'))],
         check=True, capture_output=True, text=True).stdout
     median_ms, p99_ms = map(float, printed.split())
     done = 0.0
@@ -132,20 +155,18 @@ def show(scheduler: str, what: str, taken: str,
 
 
 def play(device: str, scheduler: str, options: argparse.Namespace) -> None:
-    queue = pathlib.Path(f'/sys/block/{device}/queue/scheduler')
-    queue.write_text(scheduler)
     for what in ('alone', *FILES):
         with base.CgroupTree() as tree:
             for below in '/reader', '/hog':
                 tree.make(below)
             taken = [] if what == 'alone' else give(tree, what, device,
                                                     options.limit)
-            if not taken and what not in ('alone', 'nothing'):
+            if not taken and FILES.get(what):
                 print(f'{scheduler:<12} {what:<8} this kernel has no '
                       f'{" or ".join(FILES[what])} here')
                 continue
             show(scheduler, what, ' '.join(taken), [
-                measure(tree, device, options.seconds, hog=what != 'alone')
+                measure(tree, device, what, options)
                 for _ in range(options.rounds)])
 
 
@@ -155,19 +176,35 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--rounds', type=int, default=3)
     parser.add_argument('--seconds', type=float, default=10.0)
+    parser.add_argument('--reads', type=float, default=12, metavar='OPS',
+                        help='of the reader each second (default: '
+                             '%(default)s); fewer than a busy disk does one '
+                             'after the other')
     parser.add_argument('--limit', type=int, default=200, metavar='OPS',
                         help='operations per second (default: %(default)s)')
     parser.add_argument('--directory', type=pathlib.Path, default='/var/tmp')
+    parser.add_argument('--device', metavar='NAME',
+                        help='a disk that nothing else uses, such as sdb')
     options = parser.parse_args()
     if not shutil.which('fio'):
         print('disk_priority: fio is not installed', file=sys.stderr)
         return 2
     print(f'{"scheduler":<12} {"hog has":<8} {"ms":>8} {"P99 ms":>8} '
           f'{"hog ops/s":>9}  files')
-    with loop_device(options.directory) as device:
-        text = pathlib.Path(f'/sys/block/{device}/queue/scheduler').read_text()
-        for scheduler in text.replace('[', '').replace(']', '').split():
-            play(device, scheduler, options)
+    with (contextlib.nullcontext(options.device) if options.device
+          else loop_device(options.directory)) as device:
+        queue = pathlib.Path(f'/sys/block/{device}/queue/scheduler')
+        before = queue.read_text()
+        try:
+            for scheduler in re.findall(r'[\w-]+', before):
+                queue.write_text(scheduler)
+                play(device, scheduler, options)
+            queue.write_text('none')
+            with cost_model(device) as is_on:
+                if is_on:
+                    play(device, 'none, cost', options)
+        finally:
+            queue.write_text(re.sub(r'.*\[(.*)\].*', r'\1', before))
     return 0
 
 

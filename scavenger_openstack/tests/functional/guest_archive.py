@@ -29,6 +29,9 @@ SITE = 'opt/site'
 
 TEST_TOOLS = ('fixtures', 'testtools')
 
+NAME = re.compile(r'^[\w.-]+', re.M)
+"""Of a distribution, in a line that requires it."""
+
 UNCHECKED = struct.pack('<4sIQ', util.MAGIC_NUMBER, 1, 0)
 """The head of byte code that is not compared with its source: the archive
 stores no times of files."""
@@ -125,8 +128,7 @@ def distributions(names: Iterator[str] | tuple[str, ...]
             found[name] = metadata.distribution(name)
         except metadata.PackageNotFoundError:
             continue    # of another platform, or optional
-        todo += [re.match(r'[\w.-]+', line)[0]    # type: ignore[index]
-                 for line in found[name].requires or ()
+        todo += [NAME.findall(line)[0] for line in found[name].requires or ()
                  if 'extra ==' not in line]
     return found
 
@@ -137,8 +139,11 @@ def requirements(*, binaries: bool) -> dict[str, pathlib.Path]:
     :param binaries: the guest can load this machine's extension modules
     """
     files = {}
-    for distribution in distributions(
-            ('scavenger-openstack', *TEST_TOOLS)).values():
+    # The product may have been installed when it required less.
+    required = (PACKAGE.parent / 'requirements.txt').read_text()
+    for distribution in distributions((
+            'scavenger-openstack', *NAME.findall(required),
+            *TEST_TOOLS)).values():
         for path in distribution.files or ():
             where = pathlib.Path(str(distribution.locate_file(path)))
             name = path.as_posix()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import textwrap
@@ -14,6 +15,7 @@ import fixtures
 import testtools
 
 from scavenger_openstack.tests.functional import guest
+from scavenger_openstack.tests.functional import guest_archive
 from scavenger_openstack.tests.functional import guest_init
 
 HANGS = '''
@@ -68,6 +70,22 @@ class AttendTest(testtools.TestCase):
             ''', deadline_s=1.6, silent_s=1.5)
         self.assertFalse(found.silent)
         self.assertIn('not within', str(found))
+
+
+class ArchiveTest(testtools.TestCase):
+
+    def test_all_that_the_product_requires(self) -> None:
+        """As the checkout says it, and not what was installed before."""
+        described = {re.sub('[-_.]+', '-', name.split('/')[2]).lower()
+                     for name in guest_archive.requirements(binaries=True)
+                     if name.endswith('.dist-info/METADATA')}
+        required = guest_archive.NAME.findall((
+            guest_archive.PACKAGE.parent / 'requirements.txt').read_text())
+        self.assertIn('msgspec', required)
+        for name in required:
+            prefix = re.sub('[-_.]+', '-', name).lower() + '-'
+            self.assertTrue(any(known.startswith(prefix)
+                                for known in described), name)
 
 
 class OutcomeTest(testtools.TestCase):
