@@ -18,6 +18,7 @@ from scavenger_openstack.drivers.direct import cache
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.qemu.cgroup_overlap import DomainCgroups
 from scavenger_openstack.drivers.resctrl import control
+from scavenger_openstack.drivers.resctrl import schemata
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit.drivers.resctrl import files
 from scavenger_openstack.types import HostSample
@@ -45,7 +46,7 @@ class WindowTest(testtools.TestCase):
                 (0x7f0, 2, 0, 0x030), (0x0f0, 9, 0, 0x0f0),
                 (0xf0f, 4, 0x00f, 0xf00), (0x1, 1, 1, 0x1)):
             self.assertEqual(f'{part:x}',
-                             f'{control.window(mask, ways, busy):x}')
+                             f'{schemata.window(mask, ways, busy):x}')
 
 
 class ControlTestCase(testtools.TestCase):
