@@ -19,7 +19,6 @@ import logging
 import os
 
 from scavenger_openstack.drivers.cgroup import counters
-from scavenger_openstack.drivers.cgroup.counters import NS_PER_S
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel.rtnetlink import LinkBytes
 from scavenger_openstack.drivers.qemu import domain_cgroup
@@ -93,16 +92,6 @@ class DomainCounters:
     @property
     def pid(self) -> int:
         return self._process.pid
-
-    @property
-    def vcpu_threads(self) -> dict[int, int]:
-        """Return the threads by vCPU, as of the last search."""
-        return {} if self._vcpus is None else self._vcpus.threads
-
-    @property
-    def vcpu_s(self) -> float:
-        """CPU time of the vCPU threads alone, since their first reading."""
-        return 0.0 if self._vcpus is None else self._vcpus.run_ns / NS_PER_S
 
     def plugged(self) -> bool:
         """Return whether there are more vCPUs, or fewer, than at the last
