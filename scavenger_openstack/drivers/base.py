@@ -215,19 +215,16 @@ class CpuSet(Protocol):
         another program has written since, and no lease has that yet."""
         ...
 
-    def foreign(self) -> Mapping[int, frozenset[int]]:
+    def unleased(self) -> Mapping[int, frozenset[int]] | None:
         """Return the sets that other programs have written over ours since the
-        last call, by the inode of the cgroup."""
-        ...
-
-    def grown(self) -> bool:
-        """Return whether the lease may lack a group below, or its set."""
+        last call, by the inode of the cgroup; ``None`` if the lease does not
+        lack any set, of a group below either."""
         ...
 
     def refresh(self, leased: Sequence[RestoreAction]) -> bool:
         """Take over groups that came or went below, and a lease.
 
-        :param leased: its actions, with what :meth:`foreign` returned
+        :param leased: its actions, with what :meth:`unleased` returned
         :return: whether there is something to set, though the CPUs stay
         """
         ...

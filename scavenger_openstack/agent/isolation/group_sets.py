@@ -120,9 +120,8 @@ class GroupSets:
                ) -> tuple[base.CpuSet, bool]:
         key = (group, Knob.CPU_SET)
         # First, since to lease a set is to read it.
-        theirs = before.foreign() if before else None
-        if (before is None or theirs or before.grown()
-                or key not in self._leases.held()
+        theirs = before.unleased() if before else {}
+        if (theirs is not None or key not in self._leases.held()
                 or key in self._leases.lost()):
             leaser.hold(*key, theirs)
         cpu_set = before or self._driver.fast_cpu_set(group)

@@ -150,7 +150,7 @@ class FastCpuSet:
     def refresh(self, leased: Sequence[base.RestoreAction] = ()) -> bool:
         """Take in what others did: cgroups made, removed, or written to.
 
-        The set that :meth:`foreign` returned last is in the lease now.
+        The set that :meth:`unleased` returned last is in the lease now.
 
         :param leased: the actions of the lease
         :return: whether the next :meth:`set` has something to write, though
@@ -162,12 +162,8 @@ class FastCpuSet:
             self._refresh()
         return self.leased()
 
-    def grown(self) -> bool:
-        """See :class:`scavenger_openstack.drivers.base.CpuSet`."""
-        return self._root.directory.version == 1
-
     def leased(self) -> bool:
-        """Note that the lease has what was read, and what :meth:`foreign`
+        """Note that the lease has what was read, and what :meth:`unleased`
         returned last: any other set is another program's.
 
         :return: whether the next :meth:`set` has something to write, though
@@ -208,11 +204,10 @@ class FastCpuSet:
         # Those that vanished meanwhile have no set and are skipped.
         self._order = order
 
-    def foreign(self) -> dict[int, frozenset[int]]:
-        """Return what another program wrote over our last set, by the inode
-        of the cgroup.
+    def unleased(self) -> dict[int, frozenset[int]] | None:
+        """See :class:`scavenger_openstack.drivers.base.CpuSet`.
 
-        It is returned, and nothing is set, until :meth:`refresh`.
+        A set is returned, and nothing is set, until :meth:`refresh`.
 
         :raises DriverError: it cannot be read.
         """
@@ -220,8 +215,10 @@ class FastCpuSet:
             self._read()
             self._reported, self._theirs = (self._theirs or self._reported,
                                             _NONE)
-            return ({self._root.directory.inode: self._reported}
-                    if self._reported else {})
+            if self._reported:
+                return {self._root.directory.inode: self._reported}
+            # Version 2 has the set of one group alone.
+            return {} if self._root.directory.version == 1 else None
 
     def read(self) -> frozenset[int]:
         """The set of the group, with what the kernel took out of ours.
@@ -258,7 +255,7 @@ class FastCpuSet:
         """Let the subtree run on ``cpus`` only; quick when it already does.
 
         Over the set of another program nothing is written before
-        :meth:`foreign` and :meth:`refresh`: the lease has to have it first.
+        :meth:`unleased` and :meth:`refresh`: the lease has to have it first.
 
         :raises WorkloadGone: the cgroup itself is gone.
         :raises DriverError: the kernel does not take the set.

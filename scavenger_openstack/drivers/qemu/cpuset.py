@@ -129,18 +129,15 @@ class CpuSet:
         for part in self._parts.values():
             part.cpus.begin()
 
-    def foreign(self) -> Mapping[int, frozenset[int]]:
+    def unleased(self) -> Mapping[int, frozenset[int]] | None:
         """See :class:`scavenger_openstack.drivers.base.CpuSet`."""
         theirs: dict[int, frozenset[int]] = {}
-        for sets in self._each(lambda part: part.cpus.foreign()):
-            theirs.update(sets)
-        return theirs
-
-    def grown(self) -> bool:
-        """See :class:`scavenger_openstack.drivers.base.CpuSet`."""
-        return self._version == 1 and (
+        for sets in self._each(lambda part: part.cpus.unleased()):
+            theirs.update(sets or {})
+        has_grown = self._version == 1 and (
             self._directory.links() != self._links
             or len(self._moved) != len(self._parts))
+        return theirs if theirs or has_grown else None
 
     def refresh(self, leased: Sequence[base.RestoreAction]) -> bool:
         """See :class:`scavenger_openstack.drivers.base.CpuSet`.

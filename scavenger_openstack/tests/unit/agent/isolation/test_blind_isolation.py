@@ -72,11 +72,8 @@ class Group:
     def set(self, cpus: frozenset[int]) -> None:
         self.written.append(cpus)
 
-    def foreign(self) -> dict[int, frozenset[int]]:
-        return {}
-
-    def grown(self) -> bool:
-        return self.is_grown
+    def unleased(self) -> dict[int, frozenset[int]] | None:
+        return {} if self.is_grown else None
 
     def refresh(self, leased: Sequence[base.RestoreAction]) -> bool:
         return self.is_due

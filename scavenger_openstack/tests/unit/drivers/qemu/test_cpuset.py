@@ -29,7 +29,8 @@ class FastCase(domain_cpusets.CpuSetCase):
     def tick(self) -> bool:
         """As the slow loop does: the lease, then the set follows it."""
         driver: Any = domain_cpusets.Knobs(self.cpus)
-        theirs = self.cpus.foreign() if self.state is not None else {}
+        theirs = (self.cpus.unleased() if self.state is not None
+                  else None) or {}
         state = (leased(driver, 'one', Knob.CPU_SET) if self.state is None
                  else originals.follow(driver, 'one', Knob.CPU_SET,
                                        self.state).state)
@@ -94,13 +95,13 @@ class Version1(FastCase):
     def test_a_pin_that_comes_while_it_is_leased(self) -> None:
         """In a tick, after it was asked what others wrote."""
         self.move(3, 4)
-        theirs = self.cpus.foreign()
+        theirs = self.cpus.unleased()
         self.host.set_by_another(f'{ONE}/vcpu0', {6})
         self.cpus.actions()
         self.cpus.refresh(self.taken)
         self.move(4)
         self.assertEqual([{4}, {6}], self.sets('vcpu1', 'vcpu0'))
-        self.assertEqual({}, theirs)
+        self.assertFalse(theirs)
         self.tick()
         self.move(4)
         self.assertEqual([{4}], self.sets('vcpu0'))
@@ -138,12 +139,12 @@ class Version1(FastCase):
         self.move(3)
         self.host.cgroup(f'{ONE}/vcpu2')
         for _ in range(2):
-            self.assertTrue(self.cpus.grown())
+            self.assertIsNotNone(self.cpus.unleased())
             self.cpus.refresh(self.taken)
         self.move(4)        # it has no lease yet
         self.assertEqual([{4}, ALL], self.sets('vcpu1', 'vcpu2'))
         self.assertTrue(self.tick())
-        self.assertFalse(self.cpus.grown())
+        self.assertIsNone(self.cpus.unleased())
         self.move(4)
         self.assertEqual([{4}], self.sets('vcpu2'))
         self.assertFalse(self.tick())
@@ -169,7 +170,7 @@ class Version1(FastCase):
         """No program's write."""
         self.move(3, 4)
         self.host.take_offline(4)
-        self.assertEqual({}, self.cpus.foreign())
+        self.assertFalse(self.cpus.unleased())
         self.tick()
         self.move(3, 5)
         self.assertEqual([{3, 5}] * 4, self.sets())
@@ -256,7 +257,7 @@ class Version2(Version1):
 
     def test_a_pin_that_comes_while_it_is_leased(self) -> None:
         self.move(3, 4)
-        self.assertEqual({}, self.cpus.foreign())
+        self.assertFalse(self.cpus.unleased())
         self.host.set_by_another(ONE, {6})
         self.cpus.actions()
         self.cpus.refresh(self.taken)
