@@ -147,6 +147,7 @@ class Domains:
         """Take over what is new; what fails is tried again next time."""
         for uuid in self._tracked.keys() - snapshots.keys():
             self._ended(self._tracked[uuid])
+            self._remover.forget(uuid)
         self._followed = snapshots
         for uuid, snapshot in snapshots.items():
             tracked = self._tracked.get(uuid)
@@ -179,11 +180,13 @@ class Domains:
                 self._root_dir, pressure=self._pressure, logged=self._logged)
         except errors.WorkloadGone:
             self._cache.changed(uuid)
+            self._forget(uuid)
             return None
         except OSError as exc:
             if self._logged.due(uuid, cause=('domain', exc.strerror)):
                 LOG.warning('domain %s cannot be watched: %s%s', domain.name,
                             exc, log_once.SAME_CAUSE)
+            self._forget(uuid)
             return None
         self._logged.over(uuid)
         tracked = self._tracked[uuid] = TrackedDomain(
@@ -203,11 +206,11 @@ class Domains:
     def _forget(self, uuid: str) -> None:
         tracked = self._tracked.pop(uuid, None)
         self._allowed.forget(uuid)
+        self._balloons.forget(uuid)
         if tracked is not None:
             self.changes += 1
             tracked.counters.close()
             self._blocks.forget(uuid)
-            self._balloons.forget(uuid)
 
     @property
     def machines(self) -> dict[str, domain_cgroup.DomainCgroup]:
@@ -377,7 +380,8 @@ class Domains:
         run = self._runs.get((workload, knob))
         if run is None:
             return
-        if knob is Knob.MEMORY_BYTES and state is not None:
+        if (knob is Knob.MEMORY_BYTES and state is not None
+                and workload in self._tracked):
             self._balloons.rises(workload, run, state)
         try:
             with self._libvirt.domain(workload) as handle:
