@@ -142,8 +142,8 @@ class Controller:
             min_cores=p.ipc_min_cores, min_deviation=p.ipc_min_deviation,
             increase=p.ipc_quota_increase_cores,
             decrease=p.ipc_quota_decrease_factor, blind_ticks=p.blind_ticks,
-            smoothing=p.ipc_smoothing, share_alarms=p.ipc_share_alarms,
-            ways_increase=p.ipc_ways_increase)
+            smoothing=p.ipc_smoothing, share_alarms=not p.ipc_strict,
+            ways_increase=1 / p.ipc_smoothing)
 
     def tune(self, params: Params) -> None:
         """See :class:`.decision.controller.Controller`."""
@@ -159,8 +159,8 @@ class Controller:
             min_deviation=p.ipc_min_deviation,
             increase=p.ipc_quota_increase_cores,
             decrease=p.ipc_quota_decrease_factor, blind_ticks=p.blind_ticks,
-            share_alarms=p.ipc_share_alarms,
-            ways_increase=p.ipc_ways_increase)
+            share_alarms=not p.ipc_strict,
+            ways_increase=1 / p.ipc_smoothing)
 
     def step(self, now: float, rates: types.Rates) -> types.Decision:
         """All the caps that should be in force now.  ``now`` in seconds."""
@@ -322,8 +322,7 @@ class Controller:
                         ) -> dict[str, Any]:
         quota = self._quota
         background: Sequence[types.WorkloadRates] = tick.background
-        if (self.params.use_ipc and self.params.ipc_contenders
-                and not crowded):
+        if self.params.use_ipc and not (self.params.ipc_strict or crowded):
             background = self._contenders.step(
                 self._time_s, tick.foreground, background,
                 tick.rates.topology)
@@ -338,8 +337,8 @@ class Controller:
             quota.observe(
                 tick.foreground, minimum=minimum, maximum=maximum,
                 ways=tick.rates.llc_ways if self.params.use_llc_ways else None,
-                used=math.fsum(use or 0.0 for use in used)
-                if self.params.ipc_contenders else None)
+                used=None if self.params.ipc_strict
+                else math.fsum(use or 0.0 for use in used))
             limit = quota.ways_limit(tick.rates.llc_ways, NAME)
             if limit is not None and tick.background:
                 tick.caps.append(limit)

@@ -42,8 +42,8 @@ class PresetsTest(testtools.TestCase):
         self.assertEqual(('paper', 2, 60, 2, 30), (
             params.reserve_rule, params.memory_c, params.memory_window_s,
             params.network_c, params.network_window_s))
-        self.assertFalse(params.use_cpu_idle or params.use_cpu_leftover
-                         or params.ipc_share_alarms or params.ipc_contenders)
+        self.assertFalse(params.use_cpu_idle or params.use_cpu_leftover)
+        self.assertTrue(params.ipc_strict)
 
     def test_the_fast_loop_is_of_perfiso(self) -> None:
         self.assertIsNotNone(presets.read('perfiso').fast_loop)
