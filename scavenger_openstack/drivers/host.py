@@ -158,24 +158,16 @@ class Host:
                    else "the host's own use") + ' is measured, nothing is '
                 f'limited: set background_parents, {base.RESTART}')
         self._always = always
-        self._prerequisites = prerequisites.Prerequisites(
-            [Resource(name) for name in conf.agent.protect] or list(Resource),
-            always, self._cgroups.lacks,
-            lambda: str(self._delays.facts()['why']),
-            lambda: {part.resource: part.why for part in self._evidence},
-            self._perf.why_off, lambda: self._llc.why,
-            links=bool(self._links.now), interfaces=self._interfaces,
-            libvirt=self._domains is not None)
+        self._missing = tuple(always)
 
     def facts(self) -> base.Facts:
         grade = {**self._perf.facts(), 'delays': self._delays.facts(),
                  'direct': {part.resource.value: part.facts()
                             for part in self._evidence}}
-        missing = self._prerequisites.missing
         if self._domains is not None:
-            return base.Facts(missing, grade, self._domains.libvirt_facts(),
-                              self._domains.instances())
-        return base.Facts(missing, grade, {
+            libvirt = self._domains.libvirt_facts(), self._domains.instances()
+            return base.Facts(self._missing, grade, *libvirt)
+        return base.Facts(self._missing, grade, {
             'state': 'is not used', 'why': self._without_libvirt,
             'since_s': None, 'domains': {}, 'waits': []}
             if self._without_libvirt else None)
@@ -211,8 +203,8 @@ class Host:
                               measured[len(workloads):])
         workloads = self._delays.add(workloads, time_s)
         memory = self._cgroups.memory() or self._proc.memory()
-        self._prerequisites.refaults = memory.refaults is not None
-        self._prerequisites.check(workloads, virtual)
+        if self._ticks % base.RESCAN_TICKS == 1:
+            self._missing = self._check(memory).missing(workloads, virtual)
         links = link_tx = {}
         if self._network is not None:
             workloads = tuple(map(self._add_network, workloads))
@@ -364,6 +356,15 @@ class Host:
                 self._network.attach(workload, tap.Tap(names[0], names[1:]))
         self._taps = dict(taps)
 
+    def _check(self, memory: proc.Memory) -> prerequisites.Prerequisites:
+        return prerequisites.Prerequisites(
+            self._conf.agent.protect or list(Resource), self._always,
+            self._cgroups.lacks, str(self._delays.facts()['why']),
+            {part.resource: part.why for part in self._evidence},
+            self._perf.why_off(), self._llc.why, bool(self._links.now),
+            memory.refaults is not None, self._interfaces,
+            self._domains is not None)
+
     def _find_new_services(self) -> None:
         """Search for a link or a libvirt that came after the agent started."""
         if (self._domains is None and not self._without_libvirt
@@ -371,7 +372,6 @@ class Host:
             self._always[:] = [_LIBVIRT_CAME]
         if self._network is not None and self._links.refresh():
             self._network.follow_links(self._links.now)
-            self._prerequisites.links = bool(self._links.now)
 
     def _log_other_interfaces(self, workload: str, virtual: domains.Domains
                               ) -> None:
