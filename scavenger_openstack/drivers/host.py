@@ -19,6 +19,7 @@ from scavenger_openstack.conf import host as conf_host
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import calls
 from scavenger_openstack.drivers.cgroup import cgroups
+from scavenger_openstack.drivers.cgroup.memory import counts_refaults
 from scavenger_openstack.drivers.delay import accounting
 from scavenger_openstack.drivers.direct import cache
 from scavenger_openstack.drivers.direct import cpu
@@ -104,14 +105,14 @@ class Host:
         self._name: str = conf.agent.host
         self._topology: Mapping[int, Cpu] = {}
         group = conf.cgroups
-        logged = log_once.LogOnce()
+        self._logged = logged = log_once.LogOnce()
         uri = conf_host.libvirt_uri(conf)
         self._conf = conf
         links = conf_host.links(conf)
         self._interfaces = conf_host.interfaces(conf, links)
+        finds = not links and bool(uri or self._interfaces)
         self._links = shared_links.SharedLinks(
-            links, self._interfaces, root_dir=conf.root_dir,
-            finds=not links and bool(uri or self._interfaces))
+            links, self._interfaces, root_dir=conf.root_dir, finds=finds)
         self._cgroups = cgroups.Cgroups(
             background_parents=group.background_parents,
             foreground_parents=group.foreground_parents,
@@ -120,21 +121,20 @@ class Host:
             floors=conf_cgroups.floors(conf), memory_root=group.memory_root,
             io_devices=group.io_devices, root_dir=conf.root_dir,
             pressure=group.pressure, logged=logged)
-        self._proc = proc.Proc(conf.root_dir, logged)
+        mounts = self._cgroups.mounts
+        self._proc = proc.Proc(conf.root_dir, logged,
+                               refaults=counts_refaults(mounts))
         self._network = (
             _network(self._links.now, self._interfaces, conf.root_dir)
             if self._links.now or self._interfaces or uri else None)
         self._perf = perf.Perf(perf.Settings(
-            **{name: getattr(conf.perf, name)
-               for name in perf.Settings._fields}), conf.root_dir,
-            logged=logged)
+            **{name: getattr(conf.perf, name) for name
+               in perf.Settings._fields}), conf.root_dir, logged=logged)
         self._delays = accounting.DelayAccounting(
-            accounting.Settings(tasks=group.delay_tasks,
-                                cpu_s=group.delay_cpu_s),
-            self._cgroups.mounts, conf.root_dir)
+            accounting.Settings(group.delay_tasks, group.delay_cpu_s), mounts,
+            conf.root_dir)
         self._with_interfaces: dict[str, tuple[Workload, Workload]] = {}
         self._taps: dict[str, tuple[str, ...]] = {}
-        self._logged, mounts = logged, self._cgroups.mounts
         self._domain_cgroups = cgroup_overlap.DomainCgroups(mounts)
         self._evidence = tuple(
             kind(mounts, self._domain_cgroups, conf.root_dir, logged)

@@ -31,8 +31,9 @@ KNOBS: Mapping[Resource, tuple[Knob, ...]] = {
 
 NO_REFAULTS = (
     'memory: how much of its page cache the foreground reads again is not '
-    'counted, so background work may displace page cache: boot Linux 5.9 or '
-    'later, whose /proc/vmstat has workingset_refault_file')
+    'counted, so background work may displace page cache: boot a Linux whose '
+    '/proc/vmstat has workingset_refault, and with cgroup v1 memory.stat as '
+    'well (6.1 or later)')
 
 _UNMEASURED = {
     Resource.CPU: 'which workload runs while another waits',

@@ -124,19 +124,21 @@ def droppable_v2(data: bytes, values: Values) -> None:
 def page_cache_v1(data: bytes, values: Values) -> None:
     """Parse v1 ``memory.stat``, of cgroups below, too."""
     droppable_v1(data, values)
-    _refaults(data, b'total_workingset_refault_file ', values)
+    _refaults(data, b'total_workingset_refault', values)
 
 
 def page_cache_v2(data: bytes, values: Values) -> None:
     """Parse v2 ``memory.stat``."""
     droppable_v2(data, values)
-    _refaults(data, b'workingset_refault_file ', values)
+    _refaults(data, b'workingset_refault', values)
 
 
 def _refaults(data: bytes, key: bytes, values: Values) -> None:
-    """Kernels before 5.9 do not count those of files apart."""
-    values[REFAULT_BYTES] = (_PAGE * rows.number(data, key)
-                             if b'\n' + key in data else None)
+    """Kernels before 5.9 count none but those of files, under a shorter name;
+    of version 1 those before 6.1 count none."""
+    name = key + (b'_file ' if key + b'_file ' in data else b' ')
+    values[REFAULT_BYTES] = (_PAGE * rows.number(data, name)
+                             if b'\n' + name in data else None)
 
 
 def psi(place: int) -> Parse:

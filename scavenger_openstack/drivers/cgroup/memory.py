@@ -11,6 +11,7 @@ from scavenger_openstack.drivers.cgroup import counters
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel.cgroup_files import NO_MEMORY_LIMIT
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
+from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.drivers.kernel.proc import Memory
 from scavenger_openstack import errors
 from scavenger_openstack import log_once
@@ -62,6 +63,20 @@ def _statistics(directory: CgroupDirectory) -> counters.Values:
         raise errors.DriverError(
             f'{directory.path}/memory.stat holds something unknown') from exc
     return values
+
+
+def counts_refaults(mounts: Mapping[str, Mount]) -> bool:
+    """Return whether the kernel counts for each cgroup the page cache that was
+    read again; of version 1 since Linux 6.1.
+
+    Without that, what the background reads again would seem to be of the
+    foreground.
+    """
+    mount = mounts.get('memory')
+    if mount is None or mount.version == 2:
+        return True
+    text = proc.read_text(f'{mount.path}/memory.stat')
+    return not text or 'total_workingset_refault' in text
 
 
 class MemoryRoot:

@@ -125,6 +125,17 @@ class TestLinks(testtools.TestCase):
         self.assertRaises(errors.ConfigError, self.host, 'links = eth7=5e6',
                           'interfaces = /batch/a=scv-none/eth8')
 
+    def test_page_cache_that_version_1_does_not_count(self) -> None:
+        """So no rule takes what background reads again for the foreground's.
+        """
+        self.tree.put('proc/self/mounts',
+                      'm /m cgroup rw,memory 0 0\nu /u cgroup2 rw 0 0\n')
+        for text, counted in (('total_workingset_refault_file 1', True),
+                              ('total_cache 1', False)):
+            self.tree.put('m/memory.stat', text)
+            self.assertEqual(counted, self.host().sample().refault_bytes
+                             is not None)
+
     def test_libvirt_that_is_started_later(self) -> None:
         one = self.host()
         self.turn(one)
