@@ -2,13 +2,15 @@
 
 """The disks of the host on which a file or device of a VM is.
 
-No file is opened or examined: on a network file system that does not answer,
-that would never end.  The kernel's list of mounts tells where a path is.
+No file is opened, and none examined on a network file system: one that does
+not answer would never end.  The kernel's list of mounts tells where a path is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Iterator
+import contextlib
 import os
 import re
 import stat
@@ -23,6 +25,9 @@ _REMOTE = re.compile('/session[0-9]+/|/rport-|/nvme-fabrics/'
                      '|/rbd/|/block/(?:nbd|drbd)')
 """In the path of a device of iSCSI, Fibre Channel, NVMe over a network, or
 Ceph: two of these may be one disk of the same server."""
+
+_MOST_LINKS = 40
+"""As many as the kernel follows in one path."""
 
 _DEEPEST = 16
 """Devices on one another."""
@@ -52,12 +57,36 @@ def _device(path: str, root: str) -> str:
 
 
 def _file_system(path: str, root: str) -> str:
-    """Return the device of the mount that holds a path; some file systems
-    (btrfs) have a number of their own, but name the device."""
+    """Return the device of the mount that holds a path, where that leads
+    through symbolic links."""
     try:
         rows = list(mount_table.rows(f'{root}/proc/self/mountinfo'))
     except OSError:
         return UNKNOWN
+    if not path.startswith('/'):
+        return UNKNOWN
+    here, number, links, is_local = '/', UNKNOWN, 0, True
+    left = [*filter(None, path.split('/')), '.']
+    while left and links <= _MOST_LINKS:
+        above, here = here, os.path.normpath(f'{here.rstrip("/")}/{left[0]}')
+        point, number = _mounted(here, rows, root)
+        del left[0]
+        # No network file system is asked, nor what is mounted below one.
+        is_local = is_local and (bool(number) or point == '/')
+        with contextlib.suppress(OSError, ValueError):
+            if is_local:
+                target = os.readlink(f'{root}{here}')
+                links, left = links + 1, [*target.split('/'), *left]
+                here = '/' if target.startswith('/') else above
+    if here.startswith('/dev/'):
+        return _device(here, root)
+    return number
+
+
+def _mounted(path: str, rows: Iterable[mount_table.Row], root: str
+             ) -> tuple[str, str]:
+    """Return the mount that holds a path without links, and its device; some
+    file systems (btrfs) have a number of their own, but name the device."""
     best, number = '', UNKNOWN
     for device, _, point, _, source in rows:
         if (path == point or path.startswith(f'{point.rstrip("/")}/')) and (
@@ -66,7 +95,7 @@ def _file_system(path: str, root: str) -> str:
                 device if not device.startswith('0:') else
                 _device(source, root) if source.startswith('/dev/')
                 else UNKNOWN)
-    return number
+    return best, number
 
 
 def slaves(device: str) -> tuple[list[str], bool]:
