@@ -123,17 +123,21 @@ class Control:
               state: base.KnobState | None = None) -> Value | None:
         """Make the group, set its part, and move the threads of background
         work to it, in this order: none has a part that was not meant for it.
+
+        :raises DriverError: another program changes groups for long.
         """
         _check_shared(workload)
-        layout = self._layout()
+        self._layout()      # without resctrl there is nothing to lock
         try:
-            made = self._make()
-            try:
-                self._set(layout.parts(int(value)))
-            except OSError:
-                if made:
-                    os.rmdir(self._group)
-                raise
+            with tree.locked(self._top, PURPOSE):
+                layout = self._layout()
+                made = self._make()
+                try:
+                    self._set(layout.parts(int(value)))
+                except OSError:
+                    if made:
+                        os.rmdir(self._group)
+                    raise
             self._stale = False
             for _ in range(ROUNDS):
                 if not self._move():

@@ -181,6 +181,27 @@ class ThreadsTest(ControlTestCase):
         self.assertEqual([control.KEY] * 2, rewritten)
 
 
+class LockTest(ControlTestCase):
+    """Other programs, such as libvirt, look at all groups before they make
+    one."""
+
+    def test_groups_change_under_the_lock(self) -> None:
+        held = self.resctrl.locked_at()
+        self.limit(2)
+        self.resctrl.put('schemata', 'L3:0=7f0;1=7ff\nMB:0=100;1=100')
+        self.limit(2)
+        self.assertEqual({('mkdir', True), ('schemata', True)}, {
+            change for change in held if change[0] != 'tasks'})
+        self.assertFalse(self.resctrl.is_locked())
+
+    def test_another_program_has_it(self) -> None:
+        with self.resctrl.locked():
+            exc = self.assertRaises(errors.DriverError, self.limit, 2)
+            self.assertIn('another program has locked', str(exc))
+            self.assertFalse((self.resctrl.top / 'scavenger').exists())
+        self.limit(2)
+
+
 class CannotTest(ControlTestCase):
 
     def why(self, *, ways: int | None = None) -> str:
