@@ -60,19 +60,23 @@ class _Node:
         self.now = _NONE
         self.target = _NONE
 
-    def refresh(self, root_dir: str) -> None:
-        """See what the cgroup holds.  A set that we did not write is its
-        own, unless it is the parent's, or the kernel took CPUs out of what
-        there was."""
-        now = available_cpus.read_cpus(self.directory)
+    def refresh(self, root_dir: str) -> bool:
+        """Read what the cgroup holds; return whether it has another set of its
+        own now.
+
+        A set that we did not write is its own, unless it is the parent's, or
+        the kernel took CPUs out of what there was.
+        """
+        now, own = available_cpus.read_cpus(self.directory), self.own
         if now == self.now:
-            return
+            return False
         if self.parent is not None and not (
                 now < self.now and (not now or _offline(self.now - now,
                                                         root_dir))):
             self.own = now if now and now != self.parent.now else None
         self.now = now
         self.had = True
+        return self.own != own
 
     def look_below(self, most: int) -> None:
         """See which cgroups there are below.
@@ -122,6 +126,7 @@ class FastCpuSet:
         self._taken = _NONE         # out of our last set, by the kernel
         self._theirs = self._reported = _NONE   # sets of other programs
         self._is_leased = False
+        self._is_below = False      # a set of another program, not leased yet
         self._written: list[tuple[_Node, frozenset[int]]] = []
         self._root = _Node(directory, None)
         self._order = [self._root]
@@ -145,7 +150,7 @@ class FastCpuSet:
         """Take what the cgroup holds now for what it held before us."""
         with self._lock:
             self._root.target = self._theirs = self._reported = _NONE
-            self._is_leased = False
+            self._is_leased = self._is_below = False
 
     def refresh(self, leased: Sequence[base.RestoreAction] = ()) -> bool:
         """Take in what others did: cgroups made, removed, or written to.
@@ -170,7 +175,7 @@ class FastCpuSet:
             its CPUs are those of the last
         """
         with self._lock:
-            self._reported = _NONE
+            self._reported, self._is_below = _NONE, False
             self._is_leased = True
             return self._root.now != self._root.target != _NONE
 
@@ -251,6 +256,15 @@ class FastCpuSet:
             self._theirs = now
         return now
 
+    def _read_below(self) -> bool:
+        """Return whether another program has set a cgroup below, which the
+        next move sets."""
+        changed = False
+        for node in self._order[1:]:
+            with contextlib.suppress(errors.WorkloadGone):
+                changed |= bool(node.now) and node.refresh(self._root_dir)
+        return changed
+
     def set(self, cpus: frozenset[int]) -> None:
         """Let the subtree run on ``cpus`` only; quick when it already does.
 
@@ -282,7 +296,8 @@ class FastCpuSet:
                 return
             if beware:
                 self._read()
-                if self._theirs or self._reported:
+                self._is_below |= self._read_below()
+                if self._theirs or self._reported or self._is_below:
                     return
             if any(not node.now or node.directory.links() != node.links
                    for node in self._order

@@ -83,6 +83,22 @@ class OfflineCase(testtools.TestCase):
             self.assertEqual([], self.foreign())
             self.host.bring_online(7)
 
+    def test_another_program_sets_one_below(self) -> None:
+        """Between two ticks: it stays until the lease has it."""
+        self.give(0, 1, 2, 3)
+        for theirs in {2}, {1, 3}:
+            self.host.set_by_another('/batch/a/deep', theirs)
+            self.give(1, 2)
+            self.give(1, 2, 3)
+            self.assertEqual(theirs, self.host.set_of('/batch/a/deep'))
+            actions_ = self.set.actions([])
+            self.set.refresh(actions_)
+            self.give(2, 3)
+            self.below('/batch/a/deep', theirs & {2, 3}, theirs)
+            self.give(0, 1, 2, 3)
+        if self.version == 1:
+            self.assertIn('1,3', [action['text'] for action in actions_])
+
     def test_another_program_after_the_kernel(self) -> None:
         self.give(4, 5, 6, 7)
         self.host.take_offline(7)
