@@ -251,16 +251,21 @@ class FastCpuSet:
             self._theirs = now
         return now
 
-    def set(self, cpus: frozenset[int]) -> None:
+    def has(self, cpus: frozenset[int]) -> bool:
+        """See :class:`scavenger_openstack.drivers.base.CpuSet`."""
+        return cpus == self._root.now == self._root.target
+
+    def set(self, cpus: frozenset[int]) -> bool:
         """Let the subtree run on ``cpus`` only; quick when it already does.
 
         Over the set of another program nothing is written before
         :meth:`unleased` and :meth:`refresh`: the lease has to have it first.
 
+        :return: whether it runs on them
         :raises WorkloadGone: the cgroup itself is gone.
         :raises DriverError: the kernel does not take the set.
         """
-        self._set(cpus, beware=True)
+        return self._set(cpus, beware=True)
 
     def write(self, cpus: frozenset[int]) -> None:
         """Set the CPUs of the subtree, whatever it holds now.
@@ -270,7 +275,7 @@ class FastCpuSet:
         """
         self._set(cpus, beware=False)
 
-    def _set(self, cpus: frozenset[int], beware: bool) -> None:
+    def _set(self, cpus: frozenset[int], beware: bool) -> bool:
         if not cpus:
             raise errors.DriverError(
                 f'{self._root.directory.path}: an empty CPU set was asked '
@@ -278,12 +283,12 @@ class FastCpuSet:
         with self._lock:
             if self._root.directory.version == 2:
                 cpus = available_cpus.obtainable(self._root.directory, cpus)
-            if cpus == self._root.now == self._root.target:
-                return
+            if self.has(cpus):
+                return True
             if beware:
                 self._read()
                 if self._theirs or self._reported:
-                    return
+                    return False
             if any(not node.now or node.directory.links() != node.links
                    for node in self._order
                    if node.directory.version == 1):
@@ -297,6 +302,7 @@ class FastCpuSet:
             except errors.DriverError:
                 self._undo()
                 raise
+            return True
 
     def _move_nearest(self, cpus: frozenset[int]) -> None:
         """Write a set, or what the kernel takes of it."""
