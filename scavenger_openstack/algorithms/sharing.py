@@ -52,8 +52,10 @@ def link_of(workload: Workload, links: Mapping[str, str]) -> str | None:
 
     :param links: by interface
     """
-    return next((links[interface] for interface in workload.interfaces
-                 if interface in links), None)
+    for interface in workload.interfaces:
+        if interface in links:
+            return links[interface]
+    return None
 
 
 def _cores(workload: Workload, topology: Mapping[int, Cpu]

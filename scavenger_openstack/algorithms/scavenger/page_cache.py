@@ -104,18 +104,16 @@ HOLD = HoldTimes(60.0, 900.0)
 class Held(NamedTuple):
     """What one background workload has, in bytes.
 
-    ``low`` is what it keeps in any case.
+    ``total`` is what it uses, with its cache; ``low`` what it keeps in any
+    case.
     """
 
     key: RunKey
     used: float
     cache: float
+    total: float
     weight: float
     low: float
-
-    @property
-    def total(self) -> float:
-        return self.used + self.cache
 
     def needs(self, room: float) -> float:
         """Return the limit that leaves room to use more in a tick.
@@ -180,10 +178,12 @@ class PageCache:
             self._limits = {}
             self._facts = {'rule': 'off', 'why': 'not measurable here'}
             return None
-        workloads = [
-            Held(rated[0].run, number(rated.memory_bytes) or 0.0,
-                 number(rated.page_cache_bytes) or 0.0, rated[0].vcpus, low)
-            for rated, low in zip(background, floors, strict=True)]
+        workloads = []
+        for rated, low in zip(background, floors, strict=True):
+            used = number(rated.memory_bytes) or 0.0
+            cache = number(rated.page_cache_bytes) or 0.0
+            workloads.append(Held(rated[0].run, used, cache, used + cache,
+                                  rated[0].vcpus, low))
         uses = math.fsum(held.total for held in workloads)
         recent = [*self._rates][-SMOOTHING:]
         rate = math.fsum(recent) / SMOOTHING
@@ -201,7 +201,8 @@ class PageCache:
             self._least_ticks = 0
             if rate <= self.tolerated and len(recent) == SMOOTHING:
                 self._well_bytes = uses
-                if self._usual_rate() < LESS_USUAL * self._usual:
+                if self._usual and (
+                        self._usual_rate() < LESS_USUAL * self._usual):
                     self._usual = self._usual_rate()
             if self._hold.release(now) or refaults is None:
                 self._cut(workloads, 0.0, room)
@@ -225,9 +226,10 @@ class PageCache:
 
     def _usual_rate(self) -> float:
         """What the mean of a few samples of R usually stays below."""
-        return statistics.fmean(self._rates) + (
-            DEVIATIONS * statistics.pstdev(self._rates)
-            / math.sqrt(SMOOTHING))
+        mean = statistics.fmean(self._rates)
+        variance = statistics.fmean(
+            (rate - mean) ** 2 for rate in self._rates)
+        return mean + DEVIATIONS * math.sqrt(variance / SMOOTHING)
 
     def _cut(self, workloads: Iterable[Held], share: float, room: float
              ) -> None:
