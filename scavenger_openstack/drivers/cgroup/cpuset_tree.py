@@ -255,17 +255,16 @@ class FastCpuSet:
         """See :class:`scavenger_openstack.drivers.base.CpuSet`."""
         return cpus == self._root.now == self._root.target
 
-    def set(self, cpus: frozenset[int]) -> bool:
+    def set(self, cpus: frozenset[int]) -> None:
         """Let the subtree run on ``cpus`` only; quick when it already does.
 
         Over the set of another program nothing is written before
         :meth:`unleased` and :meth:`refresh`: the lease has to have it first.
 
-        :return: whether it runs on them
         :raises WorkloadGone: the cgroup itself is gone.
         :raises DriverError: the kernel does not take the set.
         """
-        return self._set(cpus, beware=True)
+        self._set(cpus, beware=True)
 
     def write(self, cpus: frozenset[int]) -> None:
         """Set the CPUs of the subtree, whatever it holds now.
@@ -275,7 +274,7 @@ class FastCpuSet:
         """
         self._set(cpus, beware=False)
 
-    def _set(self, cpus: frozenset[int], beware: bool) -> bool:
+    def _set(self, cpus: frozenset[int], beware: bool) -> None:
         if not cpus:
             raise errors.DriverError(
                 f'{self._root.directory.path}: an empty CPU set was asked '
@@ -284,11 +283,11 @@ class FastCpuSet:
             if self._root.directory.version == 2:
                 cpus = available_cpus.obtainable(self._root.directory, cpus)
             if self.has(cpus):
-                return True
+                return
             if beware:
                 self._read()
                 if self._theirs or self._reported:
-                    return False
+                    return
             if any(not node.now or node.directory.links() != node.links
                    for node in self._order
                    if node.directory.version == 1):
@@ -302,7 +301,6 @@ class FastCpuSet:
             except errors.DriverError:
                 self._undo()
                 raise
-            return True
 
     def _move_nearest(self, cpus: frozenset[int]) -> None:
         """Write a set, or what the kernel takes of it."""

@@ -80,7 +80,7 @@ class CpuSet:
         self.allowed: frozenset[int] | None = None
         self._links = self._written = -1
         self._tick = int(READ_TICKS * phase(name))  # not all in the same
-        self._overwritten = False
+        self._is_set = True     # as the fast loop wants it
         if self._version == 2:
             self._parts[''] = self._part(self._directory)
 
@@ -139,11 +139,11 @@ class CpuSet:
     def unleased(self) -> Mapping[int, frozenset[int]] | None:
         """See :class:`scavenger_openstack.drivers.base.CpuSet`."""
         self._tick += 1
-        if (self._tick % READ_TICKS and not self._overwritten
+        if (self._tick % READ_TICKS and self._is_set
                 and len(self._moved) == len(self._parts)
                 and (self._version == 2 or self._links >= 0)):
             return None
-        self._overwritten = False
+        self._is_set = True
         theirs: dict[int, frozenset[int]] = {}
         for sets in self._each(lambda part: part.cpus.unleased()):
             theirs.update(sets or {})
@@ -188,7 +188,8 @@ class CpuSet:
         problem, gone = None, True
         for part, own in self._moved:
             try:
-                self._overwritten |= not part.set(own & cpus or cpus)
+                part.set(own & cpus or cpus)
+                self._is_set &= part.has(own & cpus or cpus)
             except errors.WorkloadGone:
                 continue
             except errors.DriverError as exc:
