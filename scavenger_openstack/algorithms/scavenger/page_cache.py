@@ -120,8 +120,9 @@ class Held(NamedTuple):
 
         :param room: at least so much
         """
-        room = max(room, GROWTH * self.used + LEAST_CACHE)
-        return max(self.low, (self.used + room) * (1 + SAME))
+        least = GROWTH * self.used + LEAST_CACHE
+        need = (self.used + (room if room > least else least)) * (1 + SAME)
+        return need if need > self.low else self.low
 
 
 def foreground_refaults(rates: Rates, background: Iterable[WorkloadRates]
@@ -132,8 +133,8 @@ def foreground_refaults(rates: Rates, background: Iterable[WorkloadRates]
     foreground: this protects more.  ``None``: the host does not tell.
     """
     whole = number(rates.refault_bytes_per_s)
-    if whole is None:
-        return None
+    if not whole:
+        return whole        # nothing was read again, or it is not known
     return max(0.0, whole - math.fsum(
         number(rated.refault_bytes_per_s) or 0.0 for rated in background))
 
@@ -207,7 +208,8 @@ class PageCache:
             if self._hold.release(now) or refaults is None:
                 self._cut(workloads, 0.0, room)
             else:
-                self._grow(workloads, max(0.0, free - headroom), step, room)
+                self._grow(workloads, uses, max(0.0, free - headroom), step,
+                           room)
         self._facts = {
             'rule': ('cutting' if suffers else 'holding' if self._hold.on
                      else 'blind' if refaults is None else 'growing'),
@@ -263,16 +265,16 @@ class PageCache:
             self._usual = self._usual_rate()
             self._least_ticks = 0
 
-    def _grow(self, workloads: Sequence[Held], free: float, step: float,
-              room: float) -> None:
+    def _grow(self, workloads: Sequence[Held], uses: float, free: float,
+              step: float, room: float) -> None:
         """Let all grow into what is free, or by a step.
 
+        :param uses: what they use together
         :param room: as in :meth:`_cut`
         """
         before = self._limits
-        uses = math.fsum(held.total for held in workloads)
-        growing = [held.key for held in workloads
-                   if held.total >= (1 - SAME) * before.get(held.key, 0.0)]
+        growing = {held.key for held in workloads
+                   if held.total >= (1 - SAME) * before.get(held.key, 0.0)}
         part = step / max(1, len(growing))
         granted = min(max(self._granted, uses), uses + step)
         self._step_ticks += 1
