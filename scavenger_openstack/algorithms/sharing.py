@@ -41,7 +41,9 @@ def by_disk(workloads: Iterable[WorkloadRates]
     """
     present = list(workloads)
     disks = sorted({disk for rated in present for disk in rated[0].disks
-                    if disk}) or ['']
+                    if disk})
+    if not disks:
+        return {'': present}
     return {disk: [rated for rated in present
                    if disk in rated[0].disks or '' in rated[0].disks
                    or not rated[0].disks] for disk in disks}
@@ -52,8 +54,10 @@ def link_of(workload: Workload, links: Mapping[str, str]) -> str | None:
 
     :param links: by interface
     """
-    return next((links[interface] for interface in workload.interfaces
-                 if interface in links), None)
+    for interface in workload.interfaces:
+        if interface in links:
+            return links[interface]
+    return None
 
 
 def _cores(workload: Workload, topology: Mapping[int, Cpu]

@@ -204,11 +204,16 @@ class Knobs(Protocol):
 class CpuSet(Protocol):
     """The CPU set of a group, over kept descriptors, for the fast loop.
 
-    :meth:`set` is called by the thread of the fast loop, the others by that
-    of the tick.  Each may raise
+    :meth:`has` and :meth:`set` are called by the thread of the fast loop, the
+    others by that of the tick.  Each may raise
     :class:`~scavenger_openstack.errors.WorkloadGone` or
     :class:`~scavenger_openstack.errors.DriverError`.
     """
+
+    def has(self, cpus: frozenset[int]) -> bool:
+        """Return whether :meth:`set` set these CPUs last, and nothing else was
+        read since: there is nothing to write."""
+        ...
 
     def set(self, cpus: frozenset[int]) -> None:
         """Let the group, and all below it, run on these CPUs; not where
@@ -218,7 +223,8 @@ class CpuSet(Protocol):
     def unleased(self) -> Mapping[int, frozenset[int]] | None:
         """Return the sets that other programs have written over ours since the
         last call, by the inode of the cgroup; ``None`` if the lease does not
-        lack any set, of a group below either."""
+        lack any set, of a group below either, as far as that is read in this
+        tick."""
         ...
 
     def refresh(self, leased: Sequence[RestoreAction]) -> bool:

@@ -184,12 +184,13 @@ class Host:
         if topology is not self._topology:
             self._cgroups.cpus_changed()
             self._topology = topology
-        workloads = self._cgroups.sample()
+        memory = self._cgroups.memory() or self._proc.memory()
+        workloads = self._cgroups.sample(memory.refaults)
         virtual: tuple[WorkloadSample, ...] = ()
         if self._domains is not None:
             assert self._network is not None
             link_bytes = self._network.link_bytes()
-            virtual = self._domains.sample(link_bytes)
+            virtual = self._domains.sample(link_bytes, memory.refaults)
             if self._domains.changes != self._changes:
                 self._follow(self._domains, virtual)
             virtual = self._with_passed_bytes(
@@ -202,7 +203,6 @@ class Host:
         workloads, virtual = (measured[:len(workloads)],
                               measured[len(workloads):])
         workloads = self._delays.add(workloads, time_s)
-        memory = self._cgroups.memory() or self._proc.memory()
         if self._ticks % base.RESCAN_TICKS == 1:
             self._missing = self._check(memory).missing(workloads, virtual)
         links = link_tx = {}

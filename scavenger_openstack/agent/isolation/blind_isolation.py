@@ -81,7 +81,7 @@ class BlindIsolation:
     def owns(self, key: types.KnobKey) -> bool:
         """Whether the fast loop is the one writer of this knob."""
         return (key[1] is types.Knob.CPU_SET and self._fast is not None
-                and key[0] in self._sets.groups)
+                and key[0] in self._sets)
 
     def follow(self, wishes: Sequence[types.Cap], rates: types.Rates,
                held_back: bool, leaser: Leaser) -> settle.FastLoopState:

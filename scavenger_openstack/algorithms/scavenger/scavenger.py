@@ -61,7 +61,7 @@ class _Tick:
         self.rates = rates
         self.background: list[types.WorkloadRates] = []
         self.foreground: list[types.WorkloadRates] = []
-        self.memory: dict[str, types.Cap] = {}
+        self.memory: dict[str, tuple[float, str]] = {}
         self.caps: list[types.Cap] = []
         self.overcommitted: dict[str, tuple[float, float]] = {}
         self.shortage_bytes = 0.0
@@ -81,11 +81,9 @@ class _Tick:
         for rated, share, low in zip(self.background, shares, floors,
                                      strict=True):
             before = self.memory.get(rated[0].id)
-            if usage.binds(share, rated, low) and share < (
-                    math.inf if before is None else float(before.value)):
-                self.memory[rated[0].id] = types.Cap(
-                    rated[0].id, types.Knob.MEMORY_BYTES, int(share), NAME,
-                    why)
+            if share < (math.inf if before is None else before[0]) and (
+                    usage.binds(share, rated, low)):
+                self.memory[rated[0].id] = share, why
 
     def check(self, signal: str, floors: Iterable[float],
               budget: float) -> None:
@@ -204,7 +202,8 @@ class Controller:
                           'background runs only where nothing else wants to')
                 for group in groups(idle)]
         self._decision = types.Decision(
-            (*tick.memory.values(), *tick.caps),
+            (*(types.Cap(name, types.Knob.MEMORY_BYTES, int(share), NAME, why)
+               for name, (share, why) in tick.memory.items()), *tick.caps),
             self._overcommitted.incidents(now, tick.overcommitted), facts,
             tick.shortage_bytes, tick.removal_reasons)
         return self._decision
@@ -322,6 +321,9 @@ class Controller:
                         ) -> dict[str, Any]:
         quota = self._quota
         background: Sequence[types.WorkloadRates] = tick.background
+        if not crowded and not quota.active and all(
+                rated.cpi is None for rated in tick.foreground):
+            return quota.facts()        # no IPC so far
         if self.params.use_ipc and not (self.params.ipc_strict or crowded):
             background = self._contenders.step(
                 self._time_s, tick.foreground, background,

@@ -265,6 +265,10 @@ class FastCpuSet:
                 changed |= bool(node.now) and node.refresh(self._root_dir)
         return changed
 
+    def has(self, cpus: frozenset[int]) -> bool:
+        """See :class:`scavenger_openstack.drivers.base.CpuSet`."""
+        return cpus == self._root.now == self._root.target
+
     def set(self, cpus: frozenset[int]) -> None:
         """Let the subtree run on ``cpus`` only; quick when it already does.
 
@@ -292,7 +296,7 @@ class FastCpuSet:
         with self._lock:
             if self._root.directory.version == 2:
                 cpus = available_cpus.obtainable(self._root.directory, cpus)
-            if cpus == self._root.now == self._root.target:
+            if self.has(cpus):
                 return
             if beware:
                 self._read()

@@ -18,6 +18,10 @@ from scavenger_openstack import log_once
 
 LOG = logging.getLogger(__name__)
 
+FOLD_TICKS = 3
+"""Ticks until a cgroup has counted what it read again: the kernel adds that up
+every two seconds."""
+
 
 def host_memory(root: CgroupDirectory) -> Memory:
     """Return the memory of a cgroup that plays a host.
@@ -77,6 +81,28 @@ def counts_refaults(mounts: Mapping[str, Mount]) -> bool:
         return True
     text = proc.read_text(f'{mount.path}/memory.stat')
     return not text or 'total_workingset_refault' in text
+
+
+class RecentRefaults:
+    """Whether page cache is read again on a host.
+
+    While none is, no workload reads any again.
+    """
+
+    def __init__(self) -> None:
+        self._bytes: int | None = None
+        self._ticks = 0
+
+    def update(self, refaults: int | None) -> bool:
+        """Return whether some was read again in the last ticks.
+
+        :param refaults: bytes so far; ``None`` if not known: some may be
+        """
+        if refaults is None or refaults != self._bytes:
+            self._ticks = FOLD_TICKS
+        self._bytes = refaults
+        self._ticks -= 1
+        return self._ticks >= 0
 
 
 class MemoryRoot:

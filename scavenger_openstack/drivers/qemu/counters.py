@@ -119,13 +119,15 @@ class DomainCounters:
 
     def sample(self, workload: Workload, blocks: tuple[
             float | None, int | None, int | None] = NO_BLOCKS,
-            link_bytes: LinkBytes = NO_DEVICES) -> WorkloadSample | None:
+            link_bytes: LinkBytes = NO_DEVICES, *,
+            with_refaults: bool = True) -> WorkloadSample | None:
         """Return the present sample, ``None`` if the process is gone.
 
         :param blocks: ``io_wait_s``, ``io_ops`` and ``io_bytes``, which only
             libvirt counts
         :param link_bytes: of the network devices of the host, empty when that
             is not known
+        :param with_refaults: see :meth:`.cgroup.counters.Counters.read`
         """
         self._tick += 1
         vcpus = self._vcpus
@@ -143,7 +145,7 @@ class DomainCounters:
         cpu_s = own_s = memory = droppable = refaults = None
         psi_cpu_s = psi_io_s = psi_memory_s = None
         if self._counters is not None:
-            values = self._counters.read()
+            values = self._counters.read(with_refaults=with_refaults)
             if values is None:
                 return None
             (cpu_s, own_s, used, droppable, _, _,

@@ -82,17 +82,19 @@ class Control:
     def follow(self, sample: HostSample) -> None:
         """Take note of the background; see now and then whether its part of
         caches can be limited."""
-        background = frozenset(
-            measured[0].run for measured in sample.workloads
-            if measured[0].priority is Priority.BACKGROUND)
-        self._stale |= background != self._background
-        self._background = background
         if not self._ticks % base.RESCAN_TICKS:
             try:
                 self.ways, self.why = self._layout().ways, ''
             except errors.Unsupported as exc:
                 self.ways, self.why = None, str(exc)
         self._ticks += 1
+        if self.ways is None:
+            return
+        background = frozenset(
+            measured[0].run for measured in sample.workloads
+            if measured[0].priority is Priority.BACKGROUND)
+        self._stale |= background != self._background
+        self._background = background
 
     def read(self, workload: str, knob: Knob,
              state: base.KnobState | None = None) -> Value | None:

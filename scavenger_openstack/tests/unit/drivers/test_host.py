@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import socket
 import time
@@ -135,6 +136,24 @@ class TestLinks(testtools.TestCase):
             self.tree.put('m/memory.stat', text)
             self.assertEqual(counted, self.host().sample().refault_bytes
                              is not None)
+
+    def test_page_cache_that_is_read_again(self) -> None:
+        """That of workloads is read while the host's count grows."""
+        self.tree.put('proc/self/mounts', 'm /m cgroup rw,memory 0 0\n'
+                      'c /c cgroup rw,cpuacct 0 0\n')
+        key = 'workingset_refault_file'
+        self.tree.put('m/memory.stat', f'total_{key} 0\n')
+        self.tree.put('m/batch/a/memory.usage_in_bytes', '1\n')
+        one, counts = self.host(), []
+        for tick in range(9):
+            self.tree.put('proc/vmstat', f'nr 1\n{key} {tick // 6}\n')
+            self.tree.put('m/batch/a/memory.stat',
+                          f'total_cache 1\ntotal_{key} {tick}\n')
+            self.tree.put('c/batch/a/cpuacct.usage', f'{tick}\n')
+            workload, = one.sample().workloads
+            counts.append((workload.refault_bytes or 0)
+                          // os.sysconf('SC_PAGE_SIZE'))
+        self.assertEqual([0, 1, 2, 2, 2, 2, 6, 7, 8], counts)
 
     def test_libvirt_that_is_started_later(self) -> None:
         one = self.host()
