@@ -175,9 +175,11 @@ class FastCpuSet:
             its CPUs are those of the last
         """
         with self._lock:
+            due = (self._is_below
+                   or self._root.now != self._root.target != _NONE)
             self._reported, self._is_below = _NONE, False
             self._is_leased = True
-            return self._root.now != self._root.target != _NONE
+            return due
 
     def _refresh(self, again: bool = True) -> None:
         order, gone = [self._root], False

@@ -92,7 +92,7 @@ class OfflineCase(testtools.TestCase):
             self.give(1, 2, 3)
             self.assertEqual(theirs, self.host.set_of('/batch/a/deep'))
             actions_ = self.set.actions([])
-            self.set.refresh(actions_)
+            self.assertEqual(self.version == 1, self.set.refresh(actions_))
             self.give(2, 3)
             self.below('/batch/a/deep', theirs & {2, 3}, theirs)
             self.give(0, 1, 2, 3)
