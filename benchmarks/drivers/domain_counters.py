@@ -175,8 +175,8 @@ def measure(args: argparse.Namespace, kind: str) -> tuple[float, ...]:
         counters = [DomainCounters(pid, name, mounts,
                                    pressure=args.pressure)
                     for pid in pids]
-        if any(one.sample(workload) is None
-               or len(one.vcpu_threads) != args.vcpus for one in counters):
+        if any(sample is None or sample.run_delay_s is None
+               for sample in [one.sample(workload) for one in counters]):
             raise SystemExit('the domains are not seen as they are')
         files = kept_files()
 

@@ -88,7 +88,7 @@ def measure(tree: base.CgroupTree, held: leases.Leases,
         moves.append(time.thread_time() - began)
         began = time.thread_time()
         for name, vm in sets.items():
-            if vm.foreign() or vm.grown():
+            if vm.unleased() is not None:
                 raise RuntimeError(f'{name}: another program changed it')
             vm.refresh(held.held()[name, Knob.CPU_SET].original.actions)
         ticks.append(time.thread_time() - began)

@@ -69,7 +69,7 @@ def _row(limit: Cap, words: dict[str, str]) -> str:
     parts = []
     for word in limit:
         if not isinstance(word, str):
-            parts.append(json.dumps(word))
+            parts.append(str(word) if type(word) is int else json.dumps(word))
             continue
         encoded = words.get(word)
         if encoded is None:

@@ -7,6 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 import math
 
+DEMAND_FACTOR = 1.25
+"""Demand of a workload over what it uses now.  Source: DESIGN 7.6."""
+
 LIGHTEST = 2.0 ** -100
 """A weight has to be above that: what is divided by less is not finite."""
 

@@ -41,7 +41,9 @@ def by_disk(workloads: Iterable[WorkloadRates]
     """
     present = list(workloads)
     disks = sorted({disk for rated in present for disk in rated[0].disks
-                    if disk}) or ['']
+                    if disk})
+    if not disks:
+        return {'': present}
     return {disk: [rated for rated in present
                    if disk in rated[0].disks or '' in rated[0].disks
                    or not rated[0].disks] for disk in disks}
@@ -53,9 +55,8 @@ def link_of(workload: Workload, links: Mapping[str, str]) -> str | None:
     :param links: by interface
     """
     for interface in workload.interfaces:
-        link = links.get(interface)
-        if link is not None:
-            return link
+        if interface in links:
+            return links[interface]
     return None
 
 

@@ -204,30 +204,33 @@ class Knobs(Protocol):
 class CpuSet(Protocol):
     """The CPU set of a group, over kept descriptors, for the fast loop.
 
-    :meth:`set` is called by the thread of the fast loop, the others by that
-    of the tick.  Each may raise
+    :meth:`has` and :meth:`set` are called by the thread of the fast loop, the
+    others by that of the tick.  Each may raise
     :class:`~scavenger_openstack.errors.WorkloadGone` or
     :class:`~scavenger_openstack.errors.DriverError`.
     """
+
+    def has(self, cpus: frozenset[int]) -> bool:
+        """Return whether :meth:`set` set these CPUs last, and nothing else was
+        read since: there is nothing to write."""
+        ...
 
     def set(self, cpus: frozenset[int]) -> None:
         """Let the group, and all below it, run on these CPUs; not where
         another program has written since, and no lease has that yet."""
         ...
 
-    def foreign(self) -> Mapping[int, frozenset[int]]:
+    def unleased(self) -> Mapping[int, frozenset[int]] | None:
         """Return the sets that other programs have written over ours since the
-        last call, by the inode of the cgroup."""
-        ...
-
-    def grown(self) -> bool:
-        """Return whether the lease may lack a group below, or its set."""
+        last call, by the inode of the cgroup; ``None`` if the lease does not
+        lack any set, of a group below either, as far as that is read in this
+        tick."""
         ...
 
     def refresh(self, leased: Sequence[RestoreAction]) -> bool:
         """Take over groups that came or went below, and a lease.
 
-        :param leased: its actions, with what :meth:`foreign` returned
+        :param leased: its actions, with what :meth:`unleased` returned
         :return: whether there is something to set, though the CPUs stay
         """
         ...

@@ -19,6 +19,7 @@ from scavenger_openstack.conf import host as conf_host
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import calls
 from scavenger_openstack.drivers.cgroup import cgroups
+from scavenger_openstack.drivers.cgroup.memory import counts_refaults
 from scavenger_openstack.drivers.delay import accounting
 from scavenger_openstack.drivers.direct import cache
 from scavenger_openstack.drivers.direct import cpu
@@ -105,14 +106,14 @@ class Host:
         self._name: str = conf.agent.host
         self._topology: Mapping[int, Cpu] = {}
         group = conf.cgroups
-        logged = log_once.LogOnce()
+        self._logged = logged = log_once.LogOnce()
         uri = conf_host.libvirt_uri(conf)
         self._conf = conf
         links = conf_host.links(conf)
         self._interfaces = conf_host.interfaces(conf, links)
+        finds = not links and bool(uri or self._interfaces)
         self._links = shared_links.SharedLinks(
-            links, self._interfaces, root_dir=conf.root_dir,
-            finds=not links and bool(uri or self._interfaces))
+            links, self._interfaces, root_dir=conf.root_dir, finds=finds)
         self._cgroups = cgroups.Cgroups(
             background_parents=group.background_parents,
             foreground_parents=group.foreground_parents,
@@ -121,21 +122,20 @@ class Host:
             floors=conf_cgroups.floors(conf), memory_root=group.memory_root,
             io_devices=group.io_devices, root_dir=conf.root_dir,
             pressure=group.pressure, logged=logged)
-        self._proc = proc.Proc(conf.root_dir, logged)
+        mounts = self._cgroups.mounts
+        self._proc = proc.Proc(conf.root_dir, logged,
+                               refaults=counts_refaults(mounts))
         self._network = (
             _network(self._links.now, self._interfaces, conf.root_dir)
             if self._links.now or self._interfaces or uri else None)
         self._perf = perf.Perf(perf.Settings(
-            **{name: getattr(conf.perf, name)
-               for name in perf.Settings._fields}), conf.root_dir,
-            logged=logged)
+            **{name: getattr(conf.perf, name) for name
+               in perf.Settings._fields}), conf.root_dir, logged=logged)
         self._delays = accounting.DelayAccounting(
-            accounting.Settings(tasks=group.delay_tasks,
-                                cpu_s=group.delay_cpu_s),
-            self._cgroups.mounts, conf.root_dir)
+            accounting.Settings(group.delay_tasks, group.delay_cpu_s), mounts,
+            conf.root_dir)
         self._with_interfaces: dict[str, tuple[Workload, Workload]] = {}
         self._taps: dict[str, tuple[str, ...]] = {}
-        self._logged, mounts = logged, self._cgroups.mounts
         self._domain_cgroups = cgroup_overlap.DomainCgroups(mounts)
         self._evidence = tuple(
             kind(mounts, self._domain_cgroups, conf.root_dir, logged)
@@ -159,24 +159,16 @@ class Host:
                    else "the host's own use") + ' is measured, nothing is '
                 f'limited: set background_parents, {base.RESTART}')
         self._always = always
-        self._prerequisites = prerequisites.Prerequisites(
-            [Resource(name) for name in conf.agent.protect] or list(Resource),
-            always, self._cgroups.lacks,
-            lambda: str(self._delays.facts()['why']),
-            lambda: {part.resource: part.why for part in self._evidence},
-            self._perf.why_off, lambda: self._llc.why,
-            links=bool(self._links.now), interfaces=self._interfaces,
-            libvirt=self._domains is not None)
+        self._missing = tuple(always)
 
     def facts(self) -> base.Facts:
         grade = {**self._perf.facts(), 'delays': self._delays.facts(),
                  'direct': {part.resource.value: part.facts()
                             for part in self._evidence}}
-        missing = self._prerequisites.missing
         if self._domains is not None:
-            return base.Facts(missing, grade, self._domains.libvirt_facts(),
-                              self._domains.instances())
-        return base.Facts(missing, grade, {
+            libvirt = self._domains.libvirt_facts(), self._domains.instances()
+            return base.Facts(self._missing, grade, *libvirt)
+        return base.Facts(self._missing, grade, {
             'state': 'is not used', 'why': self._without_libvirt,
             'since_s': None, 'domains': {}, 'waits': []}
             if self._without_libvirt else None)
@@ -193,12 +185,13 @@ class Host:
         if topology is not self._topology:
             self._cgroups.cpus_changed()
             self._topology = topology
-        workloads = self._cgroups.sample()
+        memory = self._cgroups.memory() or self._proc.memory()
+        workloads = self._cgroups.sample(memory.refaults)
         virtual: tuple[WorkloadSample, ...] = ()
         if self._domains is not None:
             assert self._network is not None
             link_bytes = self._network.link_bytes()
-            virtual = self._domains.sample(link_bytes)
+            virtual = self._domains.sample(link_bytes, memory.refaults)
             if self._domains.changes != self._changes:
                 self._follow(self._domains, virtual)
             virtual = self._network.without_withheld(virtual, link_bytes)
@@ -210,9 +203,8 @@ class Host:
         workloads, virtual = (measured[:len(workloads)],
                               measured[len(workloads):])
         workloads = self._delays.add(workloads, time_s)
-        memory = self._cgroups.memory() or self._proc.memory()
-        self._prerequisites.refaults = memory.refaults is not None
-        self._prerequisites.check(workloads, virtual)
+        if self._ticks % base.RESCAN_TICKS == 1:
+            self._missing = self._check(memory).missing(workloads, virtual)
         links = {}
         link_tx: dict[str, int] = {}
         link_rx: dict[str, int] = {}
@@ -349,6 +341,15 @@ class Host:
                 self._network.attach(workload, tap.Tap(names[0], names[1:]))
         self._taps = dict(taps)
 
+    def _check(self, memory: proc.Memory) -> prerequisites.Prerequisites:
+        return prerequisites.Prerequisites(
+            self._conf.agent.protect or list(Resource), self._always,
+            self._cgroups.lacks, str(self._delays.facts()['why']),
+            {part.resource: part.why for part in self._evidence},
+            self._perf.why_off(), self._llc.why, bool(self._links.now),
+            memory.refaults is not None, self._interfaces,
+            self._domains is not None)
+
     def _find_new_services(self) -> None:
         """Search for a link or a libvirt that came after the agent started."""
         if (self._domains is None and not self._without_libvirt
@@ -356,7 +357,6 @@ class Host:
             self._always[:] = [_LIBVIRT_CAME]
         if self._network is not None and self._links.refresh():
             self._network.follow_links(self._links.now)
-            self._prerequisites.links = bool(self._links.now)
 
     def _log_other_interfaces(self, workload: str, virtual: domains.Domains
                               ) -> None:

@@ -14,9 +14,9 @@ from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 import math
+from typing import NamedTuple
 
 from scavenger_openstack import amounts
-from scavenger_openstack.drivers.base import RESCAN_TICKS
 from scavenger_openstack.drivers.base import RESTART
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
@@ -31,8 +31,9 @@ KNOBS: Mapping[Resource, tuple[Knob, ...]] = {
 
 NO_REFAULTS = (
     'memory: how much of its page cache the foreground reads again is not '
-    'counted, so background work may displace page cache: boot Linux 5.9 or '
-    'later, whose /proc/vmstat has workingset_refault_file')
+    'counted, so background work may displace page cache: boot a Linux whose '
+    '/proc/vmstat has workingset_refault, and with cgroup v1 memory.stat as '
+    'well (6.1 or later)')
 
 _UNMEASURED = {
     Resource.CPU: 'which workload runs while another waits',
@@ -47,64 +48,49 @@ _WAITS = {
 """What delay accounting measures the waits for."""
 
 
-class Prerequisites:
-    """Checks them every :data:`~.base.RESCAN_TICKS`; ``missing`` has the last
-    result.
+class Prerequisites(NamedTuple):
+    """What the sentences are made of, as of one tick.
 
-    :param protect: the resources to check
-    :param always: what is missing whatever the workloads are; may change
-    :param lacks: why a knob of a cgroup cannot be set; empty if it can
-    :param delays_off: why waits of cgroups are not measured; empty if they
-        are
-    :param direct_off: by resource, why the kernel does not report which
-        workload held it while another waited; empty if it does, or was not
-        asked yet
-    :param counters_off: why no hardware counters are read; empty if they are
-    :param llc_off: why the background's part of last-level caches cannot be
-        limited; empty if it can
-    :ivar links: whether a link is known that all share; may change
+    :ivar protect: the resources to check
+    :ivar always: what is missing whatever the workloads are
+    :ivar lacks: returns why a knob of a cgroup cannot be set; '' if it can
+    :ivar delays_off: why waits of cgroups are not measured; '' if they are
+    :ivar direct_off: by resource, why the kernel does not report which
+        workload held it while another waited; '' if it does, or was not asked
+        yet
+    :ivar counters_off: why no hardware counters are read; '' if they are
+    :ivar llc_off: why the background's part of last-level caches cannot be
+        limited; '' if it can
+    :ivar links: whether a link is known that all share
     :ivar refaults: whether the kernel counts the page cache that was read
-        again; may change
-    :param interfaces: cgroups whose network device is known
-    :param libvirt: whether libvirt is asked for VMs, of which it measures the
+        again
+    :ivar interfaces: cgroups whose network device is known
+    :ivar libvirt: whether libvirt is asked for VMs, of which it measures the
         waits, also of those that come later
     """
 
-    def __init__(self, protect: Collection[Resource], always: Sequence[str],
-                 lacks: Callable[[str, Knob], str],
-                 delays_off: Callable[[], str],
-                 direct_off: Callable[[], Mapping[Resource, str]],
-                 counters_off: Callable[[], str],
-                 llc_off: Callable[[], str], *,
-                 links: bool, interfaces: Collection[str], libvirt: bool
-                 ) -> None:
-        self._protect = protect
-        self._always = always
-        self._lacks = lacks
-        self._delays_off = delays_off
-        self._direct_off = direct_off
-        self._counters_off = counters_off
-        self._llc_off = llc_off
-        self.links = links
-        self.refaults = True
-        self._interfaces = interfaces
-        self._libvirt = libvirt
-        self._ticks = 0
-        self.missing: tuple[str, ...] = tuple(always)
+    protect: Collection[Resource]
+    always: Sequence[str] = ()
+    lacks: Callable[[str, Knob], str] = lambda workload, knob: ''
+    delays_off: str = ''
+    direct_off: Mapping[Resource, str] = {}
+    counters_off: str = ''
+    llc_off: str = ''
+    links: bool = True
+    refaults: bool = True
+    interfaces: Collection[str] = ()
+    libvirt: bool = False
 
-    def check(self, cgroups: Sequence[WorkloadSample],
-              domains: Sequence[WorkloadSample]) -> None:
-        """Find what is missing, in one of :data:`~.base.RESCAN_TICKS` ticks.
+    def missing(self, cgroups: Sequence[WorkloadSample],
+                domains: Sequence[WorkloadSample]) -> tuple[str, ...]:
+        """Return what is missing.
 
         :param cgroups: the workloads that are cgroups
         :param domains: those that are virtual machines
         """
-        self._ticks += 1
-        if self._ticks % RESCAN_TICKS != 1:
-            return
         background = [sample.workload.id
                       for sample in _of(Priority.BACKGROUND, cgroups)]
-        missing = list(self._always)
+        missing = list(self.always)
         if background:
             missing += self._files(background)
         if background or _of(Priority.BACKGROUND, domains):
@@ -113,9 +99,9 @@ class Prerequisites:
             missing += self._waits(cgroups)
             missing += self._network(background)
             missing += self._virtual_memory(domains)
-            if not self.refaults and Resource.MEMORY in self._protect:
+            if not self.refaults and Resource.MEMORY in self.protect:
                 missing.append(NO_REFAULTS)
-        self.missing = tuple(missing)
+        return tuple(missing)
 
     def _files(self, background: Sequence[str]) -> list[str]:
         """Check the files of one background cgroup of each parent, which
@@ -124,43 +110,42 @@ class Prerequisites:
         for workload in background:
             examples.setdefault(workload.rpartition('/')[0], workload)
         return [f'{resource}: {why}'
-                for resource in self._protect
+                for resource in self.protect
                 for knob in KNOBS.get(resource, ())
                 for workload in examples.values()
-                if (why := self._lacks(workload, knob))]
+                if (why := self.lacks(workload, knob))]
 
     def _direct(self) -> list[str]:
         return [f'{resource}: {_UNMEASURED[resource]} is not measured, so '
                 'antagonists are named by their shares of the use, which '
                 f'tell less: {why}'
-                for resource, why in self._direct_off().items()
+                for resource, why in self.direct_off.items()
                 if why and (Resource.CPU if resource is Resource.CACHE
-                            else resource) in self._protect]
+                            else resource) in self.protect]
 
     def _counters(self) -> list[str]:
-        if Resource.CPU not in self._protect:
+        if Resource.CPU not in self.protect:
             return []
-        if why := self._counters_off():
+        if self.counters_off:
             return [
                 'cache: cycles per instruction are not measured, so no '
                 'incident begins for a cache or memory bus that is full, and '
-                f'cpi2 and perfcloud detect less: {why}']
+                f'cpi2 and perfcloud detect less: {self.counters_off}']
         # Without these counters it is not limited either.
         return [f'cache: background work may fill all of it, so its CPU quota '
-                f'alone answers that: {why}'] if (
-                    why := self._llc_off()) else []
+                f'alone answers that: {self.llc_off}'] if self.llc_off else []
 
     def _waits(self, cgroups: Sequence[WorkloadSample]) -> list[str]:
         resources = [resource for resource in _WAITS
-                     if resource in self._protect]
+                     if resource in self.protect]
         foreground = any(cgroup[0].priority is Priority.FOREGROUND
                          for cgroup in cgroups)
-        if foreground and (why := self._delays_off()):
+        if foreground and self.delays_off:
             return [f'{resource}: how long foreground cgroups wait for '
                     f'{_WAITS[resource]} is not measured, so no incident '
-                    f'begins for such a wait: {why}'
+                    f'begins for such a wait: {self.delays_off}'
                     for resource in resources]
-        if not foreground and not self._libvirt:
+        if not foreground and not self.libvirt:
             return [f'{resource}: no workload is foreground, so no wait for '
                     f'{_WAITS[resource]} is measured and no incident begins: '
                     'name the parents of some in [cgroups] '
@@ -172,7 +157,7 @@ class Prerequisites:
                         ) -> list[str]:
         """Check the memory of background VMs which is to be limited: those
         of which the floor is below their RAM."""
-        if Resource.MEMORY not in self._protect:
+        if Resource.MEMORY not in self.protect:
             return []
         return [
             f'memory: {workload.memory_kept}; what it uses counts, whatever '
@@ -184,14 +169,14 @@ class Prerequisites:
                     workload.memory_allotment_bytes or math.inf)]
 
     def _network(self, background: Sequence[str]) -> list[str]:
-        if Resource.NETWORK not in self._protect:
+        if Resource.NETWORK not in self.protect:
             return []
         if not self.links:
             return ['network: the device that foreground and background send '
                     'over cannot be found on this host, so no link is '
                     'protected: name it in [network] links, ' + RESTART]
         unknown = [cgroup for cgroup in background
-                   if cgroup not in self._interfaces]
+                   if cgroup not in self.interfaces]
         return [] if not unknown else [
             'network: what '
             f'{amounts.counted(len(unknown), "background cgroup")} may send '

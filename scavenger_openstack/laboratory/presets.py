@@ -31,11 +31,6 @@ class Preset(NamedTuple):
     fast_loop: perfiso.Params | None
 
 
-def names() -> list[str]:
-    """Names of the presets that are shipped."""
-    return sorted(path.stem for path in conf_package.PRESETS.glob('*.conf'))
-
-
 @functools.cache
 def controller_type(name: str) -> Any:
     """Return the class of a controller; searched for once."""

@@ -29,6 +29,7 @@ from scavenger_openstack.restore.grammar import parse_cpus
 from scavenger_openstack.restore.grammar import Refused
 from scavenger_openstack.restore.grammar import RestoreAction
 from scavenger_openstack.restore.grammar import RestoreError
+from scavenger_openstack.restore import mount_table
 
 MAX_DEPTH = 64
 _CPUS = '[0-9]{1,4}(?:-[0-9]{1,4})?'
@@ -59,8 +60,6 @@ FILES: Mapping[str, Mapping[str, str]] = {
 _ANY = {**FILES['cgroup'], **FILES['cgroup2']}
 """A file that both have takes the same text in both."""
 _DEVICE = '[0-9]{1,4}:[0-9]{1,7}'
-_MOUNT = re.compile(r'\d+ \d+ (?P<major>\d+):(?P<minor>\d+) [^ ]+ '
-                    r'(?P<point>[^ ]+) .*? - (?P<kind>[^ ]+) ')
 _PAGE = os.sysconf('SC_PAGE_SIZE')
 _UNLIMITED_PAGES = (2 ** 63 - 1) // _PAGE
 _HINTS = {
@@ -83,20 +82,10 @@ def mounts(table: str = '/proc/self/mountinfo',
            kinds: Collection[str] = tuple(FILES)) -> list[Mount]:
     """Return where cgroup hierarchies, or file systems of other ``kinds``, are
     mounted, the shortest path first."""
-    points = []
-    with open(table, errors='surrogateescape', newline='\n') as file:
-        for line in file:
-            row = _MOUNT.match(line)
-            if row and row['kind'] in kinds:
-                points.append((
-                    unescape(row['point']), row['kind'],
-                    os.makedev(int(row['major']), int(row['minor']))))
-    return sorted(points, key=lambda mount: len(mount[0]))
-
-
-def unescape(path: str) -> str:
-    """Return a path of the kernel's lists of mounts as it is."""
-    return re.sub(r'\\([0-7]{3})', lambda m: chr(int(m[1], 8)), path)
+    return sorted(((row.point, row.kind,
+                    os.makedev(*map(int, row.device.split(':'))))
+                   for row in mount_table.rows(table) if row.kind in kinds),
+                  key=lambda mount: len(mount[0]))
 
 
 def check(action: RestoreAction) -> None:

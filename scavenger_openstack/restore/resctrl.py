@@ -7,13 +7,19 @@ kernel moves the tasks of a group that is removed to the default group, in
 which they were before: so one removal restores everything, wherever between
 the making of the group and the move of its last task the agent was killed.
 The group has one name, and no other is ever removed.
+
+Programs that change groups lock the directory of the mount, so that none reads
+what another one has changed by half; no lock is waited for longer than
+:data:`PATIENCE_S`.
 Source: the kernel's Documentation/filesystems/resctrl.rst.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import time
 
 from scavenger_openstack.restore import cgroup
 from scavenger_openstack.restore.files import DIRECTORY
@@ -24,6 +30,9 @@ from scavenger_openstack.restore.grammar import RestoreError
 
 GROUP = 'scavenger'
 """The name of the group, directly below the mount."""
+
+PATIENCE_S = 0.1
+"""Others hold the lock for some milliseconds; a tick waits."""
 
 _HINTS = {
     errno.EROFS: 'mount resctrl read-write',
@@ -39,6 +48,23 @@ def action(point: str) -> RestoreAction:
 def mounts() -> list[cgroup.Mount]:
     """Return where resctrl is mounted."""
     return cgroup.mounts(kinds=('resctrl',))
+
+
+def lock(top: int) -> bool:
+    """Lock the directory of the mount until it is closed; return false if
+    another program has not let go of it in time.
+
+    Source: Locking between applications, in the kernel's document.
+    """
+    until_s = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(top, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= until_s:
+                return False
+            time.sleep(0.005)
 
 
 def validate(action: RestoreAction) -> None:
@@ -69,6 +95,8 @@ def remove_group(action: RestoreAction) -> bool:
         if os.fstat(top).st_dev != device:
             raise RestoreError(f'{point} is not the resctrl that is mounted '
                                'there: unmount what lies above it')
+        # Without the lock if need be: a limit does not outlive its lease.
+        lock(top)
         os.rmdir(GROUP, dir_fd=top)
         return True
     except FileNotFoundError:

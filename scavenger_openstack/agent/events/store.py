@@ -268,6 +268,8 @@ class Store:
     def _remove(self, series: Series, segment: Segment) -> None:
         series.remove(segment)
         self._offsets.pop(segment.path, None)
+        self._damaged = {place for place in self._damaged
+                         if place[0] != segment.path}
 
     @property
     def waiting_bytes(self) -> int:

@@ -81,74 +81,88 @@ class BlindIsolation:
     def owns(self, key: types.KnobKey) -> bool:
         """Whether the fast loop is the one writer of this knob."""
         return (key[1] is types.Knob.CPU_SET and self._fast is not None
-                and key[0] in self._sets.groups)
+                and key[0] in self._sets)
 
     def follow(self, wishes: Sequence[types.Cap], rates: types.Rates,
                held_back: bool, leaser: Leaser) -> settle.FastLoopState:
         """Bring the fast loop up to date; return what it does from now on."""
-        runs = self._turn(wishes, rates, held_back, leaser)
-        return self._does(self._floors(rates) if runs else ())
+        self._observing = False
+        groups = [group for group in scavenger.groups(
+            rated for rated in rates.workloads
+            if rated.workload.priority is types.Priority.BACKGROUND)
+            if group not in self.exempt]
+        enforce = self.mode is types.Mode.ENFORCE and not held_back
+        if not self._may_run(rates, bool(groups), enforce):
+            return self._does()
+        try:
+            bounds, due = self._bounds(wishes, rates, groups,
+                                       leaser if enforce else None)
+            if not enforce:
+                self._observe(rates, bounds)
+                return self._does()
+            self._start(bounds, rates.topology, rates.time_s, due)
+        except errors.ScavengerError as exc:
+            self.stop(f'off: {exc}')
+            return self._does()
+        return self._does(self._floors(rates))
 
     def _does(self, floors: tuple[types.Cap, ...] = ()
               ) -> settle.FastLoopState:
         return (settle.NO_FAST_LOOP if self._fast is None
                 else settle.FastLoopState(self._sets.groups, floors))
 
-    def _turn(self, wishes: Sequence[types.Cap], rates: types.Rates,
-              held_back: bool, leaser: Leaser) -> bool:
-        """Start the fast loop, change its bounds or end it; return whether it
-        is to run."""
-        self._observing = False
-        cpus = usable(rates.topology)
-        buffer_cores = perfiso.buffer_cores(self.params, len(cpus))
-        if self.mode is types.Mode.OFF or not buffer_cores:
-            self._failing = False
-            self.stop('off' if self.mode is types.Mode.OFF else
-                      f'off: buffer_cores is 0 on {len(cpus)} CPUs, '
-                      'cpu.idle is used instead')
-            return False
-        groups = [group for group in scavenger.groups(
-            rated for rated in rates.workloads
-            if rated.workload.priority is types.Priority.BACKGROUND)
-            if group not in self.exempt]
-        enforce = self.mode is types.Mode.ENFORCE and not held_back
-        problem = self._problem()
-        failed = self._fast is not None and bool(self._fast.problem)
+    def _may_run(self, rates: types.Rates, has_groups: bool, enforce: bool
+                 ) -> bool:
+        """Return whether the fast loop may run, or be previewed; end it if
+        not."""
         if not enforce:
             self._failing = False
             self._wait_s = self._retry_s = 0.0
-        if not groups or problem or rates.time_s < self._retry_s:
-            self.stop(problem or ('' if groups else 'off'))
-            if failed and self._fast is None:
-                self._failing = True
-                self._rest(rates.time_s, WRITE_RETRY_S, LONGEST_WRITE_RETRY_S)
+        count = len(usable(rates.topology))
+        if self.mode is types.Mode.OFF or not perfiso.buffer_cores(
+                self.params, count):
+            self._failing = False
+            self.stop('off' if self.mode is types.Mode.OFF else
+                      f'off: buffer_cores is 0 on {count} CPUs, '
+                      'cpu.idle is used instead')
             return False
+        problem = self._problem()
+        failed = self._fast is not None and bool(self._fast.problem)
+        if has_groups and not problem and rates.time_s >= self._retry_s:
+            return True
+        self.stop(problem or ('' if has_groups else 'off'))
+        if failed and self._fast is None:
+            self._failing = True
+            self._rest(rates.time_s, WRITE_RETRY_S, LONGEST_WRITE_RETRY_S)
+        return False
+
+    def _bounds(self, wishes: Sequence[types.Cap], rates: types.Rates,
+                groups: Sequence[str], leaser: Leaser | None
+                ) -> tuple[perfiso.Bounds, bool]:
+        """Return the bounds of the fast loop, and whether some set has to be
+        written though they stay.
+
+        :param leaser: leases the sets of the groups; ``None`` to lease none
+        """
+        cpus = usable(rates.topology)
         # Whatever mode the controller is in that says the same.
         pins = of(rates.workloads, cpus)
         allowed = pins.allowed or frozenset((max(cpus),))
         for cap in wishes:
             if cap.knob is types.Knob.CPU_SET and cap.workload in groups:
                 allowed &= types.parse_cpus(str(cap.value))
-        try:
-            if not allowed:
-                raise errors.DriverError(group_sets.NO_CPU_LEFT)
-            due = False
-            if enforce:
-                vm_pins = pins_of_vms(rates.workloads)
-                due = self._sets.lease(groups, vm_pins, allowed, leaser)
-                allowed, is_new = self._sets.confine(allowed, vm_pins,
-                                                     rates.topology)
-                due |= is_new
-            bounds = perfiso.bounds(allowed, pins.shared or allowed,
-                                    buffer_cores, rates.topology)
-            if not enforce:
-                self._observe(rates, bounds)
-                return False
-            self._start(bounds, rates.topology, rates.time_s, due)
-        except errors.ScavengerError as exc:
-            self.stop(f'off: {exc}')
-            return False
-        return True
+        if not allowed:
+            raise errors.DriverError(group_sets.NO_CPU_LEFT)
+        due = False
+        if leaser is not None:
+            vm_pins = pins_of_vms(rates.workloads)
+            due = self._sets.lease(groups, vm_pins, allowed, leaser)
+            allowed, is_new = self._sets.confine(allowed, vm_pins,
+                                                 rates.topology)
+            due |= is_new
+        return perfiso.bounds(
+            allowed, pins.shared or allowed, perfiso.buffer_cores(
+                self.params, len(cpus)), rates.topology), due
 
     def _observe(self, rates: types.Rates, bounds: perfiso.Bounds) -> None:
         """Preview what the fast loop does, by this tick's sample."""

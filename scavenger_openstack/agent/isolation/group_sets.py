@@ -54,6 +54,18 @@ class Confined(NamedTuple):
                 else chosen & self.own or self.least)
 
 
+class Confinement(NamedTuple):
+    """The CPU sets of all groups that are leased.
+
+    ``shared`` are the CPUs to choose from.  ``left_out``: why a group that
+    is confined to its own set does not take part.
+    """
+
+    confined: Mapping[str, Confined] = {}
+    shared: frozenset[int] = frozenset()
+    left_out: Mapping[str, str] = {}
+
+
 class GroupSets:
     """The CPU sets of all groups that take part.
 
@@ -68,8 +80,14 @@ class GroupSets:
         self._confined: Mapping[str, Confined] = {}
         self._refused: Mapping[str, errors.DriverError] = {}
         self._originals: dict[str, tuple[object, frozenset[int]]] = {}
+        self._confinement = Confinement()
+        self._bounds: tuple[object, ...] = ()   # that it was made within
         self._logged = log_once.LogOnce()
         self.left_out: dict[str, str] = {}
+
+    def __contains__(self, group: str) -> bool:
+        """Return whether the fast loop writes the CPU set of a group."""
+        return group in self._confined
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -113,6 +131,8 @@ class GroupSets:
                 left_out[group] = str(exc)
                 continue
             due |= is_due
+        if leased != self._leased:
+            self._bounds = ()
         self._leased, self.left_out = leased, left_out
         return due
 
@@ -120,15 +140,18 @@ class GroupSets:
                ) -> tuple[base.CpuSet, bool]:
         key = (group, Knob.CPU_SET)
         # First, since to lease a set is to read it.
-        theirs = before.foreign() if before else None
-        if (before is None or theirs or before.grown()
-                or key not in self._leases.held()
-                or key in self._leases.lost()):
+        theirs = before.unleased() if before else {}
+        state = self._leases.held().get(key)
+        if theirs is not None or state is None or key in self._leases.lost():
             leaser.hold(*key, theirs)
+        elif before and self._is_original(group, state.original.actions):
+            return before, False
         cpu_set = before or self._driver.fast_cpu_set(group)
         state = self._leases.held().get(key)
-        due = cpu_set.refresh(state.original.actions if state else ())
-        return cpu_set, due
+        actions = state.original.actions if state else ()
+        if not self._is_original(group, actions):
+            self._bounds = ()
+        return cpu_set, cpu_set.refresh(actions)
 
     def confine(self, allowed: frozenset[int],
                 pins: Mapping[str, frozenset[int]],
@@ -141,8 +164,30 @@ class GroupSets:
             have others than before
         :raises DriverError: there is none; or a write hangs.
         """
+        if self._bounds != (allowed, pins, topology):
+            self._confinement = self._confine(allowed, pins, topology)
+            self._bounds = allowed, pins, topology
+        confined, shared, left_out = self._confinement
+        self.left_out.update(left_out)
+        if not shared:
+            raise errors.DriverError(NO_CPU_LEFT if self._leased else next(
+                iter(self.left_out.values()), 'no background is left'))
+        self.left_out.update((group, str(exc)) for group, exc
+                             in self._refused.items() if group in confined)
+        is_new = confined != self._confined
+        if is_new:
+            self._replace(confined)
+        for group in self._logged.all_due(self.left_out):
+            LOG.warning('blind isolation: %s is left out: %s', group,
+                        self.left_out[group])
+        return shared, is_new
+
+    def _confine(self, allowed: frozenset[int],
+                 pins: Mapping[str, frozenset[int]],
+                 topology: Mapping[int, Cpu]) -> Confinement:
         online = frozenset(topology)
         confined: dict[str, Confined] = {}
+        left_out: dict[str, str] = {}
         shared: frozenset[int] = frozenset()
         self._read_originals()
         for group, cpu_set in self._leased.items():
@@ -156,26 +201,12 @@ class GroupSets:
                 confined[group] = Confined(cpu_set, None, allowed)
                 continue
             if not usable:
-                self.left_out[group] = (
+                left_out[group] = (
                     f'it has CPUs {format_cpus(own)} of its own, and the '
                     f'background may have {format_cpus(allowed)}')
             confined[group] = Confined(cpu_set, own, perfiso.choose_cpus(
                 1, usable, topology) or own)
-        if not shared:
-            raise errors.DriverError(NO_CPU_LEFT if self._leased else next(
-                iter(self.left_out.values()), 'no background is left'))
-        self.left_out.update((group, str(exc)) for group, exc
-                             in self._refused.items() if group in confined)
-        is_new = confined != self._confined
-        if is_new:
-            self._replace(confined)
-        for group, why in self.left_out.items():
-            if self._logged.due(group, why):
-                LOG.warning('blind isolation: %s is left out: %s', group, why)
-        for group in confined:
-            if group not in self.left_out:
-                self._logged.over(group)
-        return shared, is_new
+        return Confinement(confined, shared, left_out)
 
     def write(self, chosen: frozenset[int]) -> None:
         """Put the chosen CPUs in force; called by the fast loop's thread.
@@ -191,9 +222,11 @@ class GroupSets:
         written = 0
         with self._lock:
             for group, confined in self._confined.items():
+                cpus = confined.cpus(chosen)
                 try:
-                    with self._leases.writing(group, Knob.CPU_SET):
-                        confined.cpu_set.set(confined.cpus(chosen))
+                    if not confined.cpu_set.has(cpus):
+                        with self._leases.writing(group, Knob.CPU_SET):
+                            confined.cpu_set.set(cpus)
                     written += 1
                 except errors.WorkloadGone:
                     continue    # the next tick forgets it
@@ -207,7 +240,7 @@ class GroupSets:
 
     def clear(self) -> None:
         """Write none of them any more."""
-        self._leased, self.left_out = {}, {}
+        self._leased, self.left_out, self._bounds = {}, {}, ()
         self._confined, self._refused = {}, {}
 
     def facts(self, chosen: frozenset[int] | None) -> dict[str, Any]:
@@ -223,6 +256,11 @@ class GroupSets:
                 groups[group] = texts.get(cpus) or texts.setdefault(
                     cpus, format_cpus(cpus))
         return {'groups': groups, 'left_out': dict(self.left_out)}
+
+    def _is_original(self, group: str, actions: object) -> bool:
+        """Return whether these actions of a lease are those that were read."""
+        original = self._originals.get(group)
+        return original is not None and original[0] is actions
 
     def _read_originals(self) -> None:
         """Parse the original sets of those whose lease is another now."""

@@ -18,6 +18,7 @@ from typing import Any
 
 from scavenger_openstack.algorithms.best_waits import BestWaits
 from scavenger_openstack.algorithms.floors import floors as floors_of
+from scavenger_openstack.algorithms.max_min import DEMAND_FACTOR
 from scavenger_openstack.algorithms.max_min import split
 from scavenger_openstack.algorithms.perfiso.deficit import deficit
 from scavenger_openstack.algorithms.perfiso.deficit import fair_part
@@ -47,8 +48,9 @@ SLICE_OPS_PER_S = 10.0
 """The kernel lets operations of a container through in slices of a tenth of a
 second, whole ones: of 19 a second, 10."""
 
-DEMAND_FACTOR = 1.25
-"""Demand of a workload over the operations that it does now: DESIGN 7.6."""
+LOOSEN_SHARE = 0.1
+"""Of the budget, by which a limit rises per tick at the most.  Limits fall at
+once."""
 
 
 class Background:
@@ -163,7 +165,6 @@ class DiskShares:
 
     def _share(self, work: Background, budget: float) -> list[types.Cap]:
         """Split the budget.  Down to a share at once, up step by step."""
-        p = self._params
         weights = self._weights(work)
         deficits = self._deficits(work, weights, budget)
         shares = split(
@@ -171,7 +172,7 @@ class DiskShares:
                      for use in work.uses],
             [weight * priority(rated) for weight, rated in
              zip(weights, deficits, strict=True)], work.floors)
-        step = max(1.0, p.loosen_share * budget)
+        step = max(1.0, LOOSEN_SHARE * budget)
         why = self._reason(budget, len(shares))
         before = self.limits
         self.limits = {}

@@ -56,11 +56,6 @@ class Params:
                 'did little before have more for longer.',
         'min': 1.0, 'max': 3600.0,
         'source': 'PerfIso, section 4.1, which gives no value'})
-    loosen_share: float = dataclasses.field(default=0.1, metadata={
-        'help': 'Part of the operations of all background work by which the '
-                'limit of one workload rises per tick at the most. Limits '
-                'fall at once.',
-        'min': 0.001, 'max': 1.0, 'source': 'not in the paper'})
     max_ops_per_s: float = dataclasses.field(default=0.0, metadata={
         'help': 'Disk operations per second of all background work '
                 'together on each disk, at the most. It also holds where '

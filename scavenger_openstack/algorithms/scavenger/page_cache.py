@@ -104,26 +104,25 @@ HOLD = HoldTimes(60.0, 900.0)
 class Held(NamedTuple):
     """What one background workload has, in bytes.
 
-    ``low`` is what it keeps in any case.
+    ``total`` is what it uses, with its cache; ``low`` what it keeps in any
+    case.
     """
 
     key: RunKey
     used: float
     cache: float
+    total: float
     weight: float
     low: float
-
-    @property
-    def total(self) -> float:
-        return self.used + self.cache
 
     def needs(self, room: float) -> float:
         """Return the limit that leaves room to use more in a tick.
 
         :param room: at least so much
         """
-        room = max(room, GROWTH * self.used + LEAST_CACHE)
-        return max(self.low, (self.used + room) * (1 + SAME))
+        least = GROWTH * self.used + LEAST_CACHE
+        need = (self.used + (room if room > least else least)) * (1 + SAME)
+        return need if need > self.low else self.low
 
 
 def foreground_refaults(rates: Rates, background: Iterable[WorkloadRates]
@@ -134,8 +133,8 @@ def foreground_refaults(rates: Rates, background: Iterable[WorkloadRates]
     foreground: this protects more.  ``None``: the host does not tell.
     """
     whole = number(rates.refault_bytes_per_s)
-    if whole is None:
-        return None
+    if not whole:
+        return whole        # nothing was read again, or it is not known
     return max(0.0, whole - math.fsum(
         number(rated.refault_bytes_per_s) or 0.0 for rated in background))
 
@@ -180,10 +179,12 @@ class PageCache:
             self._limits = {}
             self._facts = {'rule': 'off', 'why': 'not measurable here'}
             return None
-        workloads = [
-            Held(rated[0].run, number(rated.memory_bytes) or 0.0,
-                 number(rated.page_cache_bytes) or 0.0, rated[0].vcpus, low)
-            for rated, low in zip(background, floors, strict=True)]
+        workloads = []
+        for rated, low in zip(background, floors, strict=True):
+            used = number(rated.memory_bytes) or 0.0
+            cache = number(rated.page_cache_bytes) or 0.0
+            workloads.append(Held(rated[0].run, used, cache, used + cache,
+                                  rated[0].vcpus, low))
         uses = math.fsum(held.total for held in workloads)
         recent = [*self._rates][-SMOOTHING:]
         rate = math.fsum(recent) / SMOOTHING
@@ -201,12 +202,14 @@ class PageCache:
             self._least_ticks = 0
             if rate <= self.tolerated and len(recent) == SMOOTHING:
                 self._well_bytes = uses
-                if self._usual_rate() < LESS_USUAL * self._usual:
+                if self._usual and (
+                        self._usual_rate() < LESS_USUAL * self._usual):
                     self._usual = self._usual_rate()
             if self._hold.release(now) or refaults is None:
                 self._cut(workloads, 0.0, room)
             else:
-                self._grow(workloads, max(0.0, free - headroom), step, room)
+                self._grow(workloads, uses, max(0.0, free - headroom), step,
+                           room)
         self._facts = {
             'rule': ('cutting' if suffers else 'holding' if self._hold.on
                      else 'blind' if refaults is None else 'growing'),
@@ -225,9 +228,10 @@ class PageCache:
 
     def _usual_rate(self) -> float:
         """What the mean of a few samples of R usually stays below."""
-        return statistics.fmean(self._rates) + (
-            DEVIATIONS * statistics.pstdev(self._rates)
-            / math.sqrt(SMOOTHING))
+        mean = statistics.fmean(self._rates)
+        variance = statistics.fmean(
+            (rate - mean) ** 2 for rate in self._rates)
+        return mean + DEVIATIONS * math.sqrt(variance / SMOOTHING)
 
     def _cut(self, workloads: Iterable[Held], share: float, room: float
              ) -> None:
@@ -261,16 +265,16 @@ class PageCache:
             self._usual = self._usual_rate()
             self._least_ticks = 0
 
-    def _grow(self, workloads: Sequence[Held], free: float, step: float,
-              room: float) -> None:
+    def _grow(self, workloads: Sequence[Held], uses: float, free: float,
+              step: float, room: float) -> None:
         """Let all grow into what is free, or by a step.
 
+        :param uses: what they use together
         :param room: as in :meth:`_cut`
         """
         before = self._limits
-        uses = math.fsum(held.total for held in workloads)
-        growing = [held.key for held in workloads
-                   if held.total >= (1 - SAME) * before.get(held.key, 0.0)]
+        growing = {held.key for held in workloads
+                   if held.total >= (1 - SAME) * before.get(held.key, 0.0)}
         part = step / max(1, len(growing))
         granted = min(max(self._granted, uses), uses + step)
         self._step_ticks += 1

@@ -11,6 +11,9 @@ it is not in the paper.
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
+
+from scavenger_openstack.algorithms.max_min import DEMAND_FACTOR
 
 RESERVE_PEAK = 'peak'
 RESERVE_PAPER = 'paper'
@@ -20,6 +23,8 @@ RESERVE_RULES = (RESERVE_PEAK, RESERVE_PAPER, 'paper_recent_sigma')
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Params:
     """What can be tuned.  Times in seconds; one sample per tick."""
+
+    demand_factor: ClassVar[float] = DEMAND_FACTOR
 
     reserve_rule: str = dataclasses.field(default=RESERVE_PEAK, metadata={
         'help': 'What the foreground keeps of memory and of each link. '
@@ -104,14 +109,6 @@ class Params:
                     'divided per tick while a foreground workload suffers. '
                     'More relieves the foreground sooner.',
             'min': 1.01, 'max': 1000.0, 'source': 'Scavenger, section 6.1'})
-    ipc_ways_increase: float = dataclasses.field(default=0.2, metadata={
-        'help': 'Ways of each last-level cache that background work gains per '
-                'tick while no foreground workload suffers, with '
-                'use_llc_ways. More fills the caches sooner and overshoots '
-                'further.',
-        'min': 0.001, 'max': 64.0,
-        'source': 'not in the paper: one way in as many ticks as '
-                  'ipc_smoothing judges together'})
     ipc_min_cores: float = dataclasses.field(default=0.25, metadata={
         'help': 'CPU use in cores below which the instructions per cycle '
                 'of a foreground workload are not looked at: they say '
@@ -133,20 +130,16 @@ class Params:
                 'large one still at once. 1 judges each sample by itself, '
                 'as the paper does.',
         'min': 1, 'max': 60, 'source': 'not in the paper'})
-    ipc_share_alarms: bool = dataclasses.field(default=True, metadata={
-        'help': 'Let all foreground workloads together raise no more false '
-                'alarms than one does, by judging each more leniently the '
-                'more there are. False: each is judged as if it were alone, '
-                'and the more there are, the less CPU time background work '
-                'gets.',
-        'source': 'not in the paper'})
-    ipc_contenders: bool = dataclasses.field(default=True, metadata={
-        'help': 'Limit by the instructions per cycle only the background '
-                'work that misses the shared cache enough to disturb '
-                'others; all of it where misses are not measurable, and '
-                'while threads have to share cores. False: limit all '
-                'background work, as the paper does.',
-        'source': 'not in the paper'})
+    ipc_strict: bool = dataclasses.field(default=False, metadata={
+        'help': 'Limit all background work by the instructions per cycle, '
+                'and judge each foreground workload as if it were alone, as '
+                'the paper does: the more there are, the less CPU time '
+                'background work gets. False: limit only the background work '
+                'that misses the shared cache enough to disturb others (all '
+                'of it where misses are not measurable, and while threads '
+                'have to share cores), and let all foreground workloads '
+                'together raise no more false alarms than one does.',
+        'source': 'Scavenger, section 6.1; False: not in the paper'})
     min_headroom: float = dataclasses.field(default=0.02, metadata={
         'help': 'Least share of the capacity of memory or of a link that '
                 "stays free above the foreground's highest use (its mean, "
@@ -154,11 +147,6 @@ class Params:
                 'constant. More protects a foreground that rarely moves '
                 'and leaves less to background work.',
         'min': 0.0, 'max': 1.0, 'source': 'not in the paper'})
-    demand_factor: float = dataclasses.field(default=1.25, metadata={
-        'help': 'What a background workload is taken to need, in multiples '
-                'of what it uses, when a budget is shared out. More lets '
-                'one that grows grow faster, at the cost of its peers.',
-        'min': 1.0, 'max': 10.0, 'source': 'not in the paper'})
     blind_ticks: int = dataclasses.field(default=3, metadata={
         'help': 'Ticks for which the last reserve is held when a signal '
                 'that was there is missing. After them background work '

@@ -61,7 +61,7 @@ class _Tick:
         self.rates = rates
         self.background: list[types.WorkloadRates] = []
         self.foreground: list[types.WorkloadRates] = []
-        self.memory: dict[str, types.Cap] = {}
+        self.memory: dict[str, tuple[float, str]] = {}
         self.caps: list[types.Cap] = []
         self.overcommitted: dict[str, tuple[float, float]] = {}
         self.shortage_bytes = 0.0
@@ -81,11 +81,9 @@ class _Tick:
         for rated, share, low in zip(self.background, shares, floors,
                                      strict=True):
             before = self.memory.get(rated[0].id)
-            if usage.binds(share, rated, low) and share < (
-                    math.inf if before is None else float(before.value)):
-                self.memory[rated[0].id] = types.Cap(
-                    rated[0].id, types.Knob.MEMORY_BYTES, int(share), NAME,
-                    why)
+            if share < (math.inf if before is None else before[0]) and (
+                    usage.binds(share, rated, low)):
+                self.memory[rated[0].id] = share, why
 
     def check(self, signal: str, floors: Iterable[float],
               budget: float) -> None:
@@ -142,8 +140,8 @@ class Controller:
             min_cores=p.ipc_min_cores, min_deviation=p.ipc_min_deviation,
             increase=p.ipc_quota_increase_cores,
             decrease=p.ipc_quota_decrease_factor, blind_ticks=p.blind_ticks,
-            smoothing=p.ipc_smoothing, share_alarms=p.ipc_share_alarms,
-            ways_increase=p.ipc_ways_increase)
+            smoothing=p.ipc_smoothing, share_alarms=not p.ipc_strict,
+            ways_increase=1 / p.ipc_smoothing)
 
     def tune(self, params: Params) -> None:
         """See :class:`.decision.controller.Controller`."""
@@ -159,8 +157,8 @@ class Controller:
             min_deviation=p.ipc_min_deviation,
             increase=p.ipc_quota_increase_cores,
             decrease=p.ipc_quota_decrease_factor, blind_ticks=p.blind_ticks,
-            share_alarms=p.ipc_share_alarms,
-            ways_increase=p.ipc_ways_increase)
+            share_alarms=not p.ipc_strict,
+            ways_increase=1 / p.ipc_smoothing)
 
     def step(self, now: float, rates: types.Rates) -> types.Decision:
         """All the caps that should be in force now.  ``now`` in seconds."""
@@ -207,7 +205,8 @@ class Controller:
                           'background runs only where nothing else wants to')
                 for group in groups(idle)]
         self._decision = types.Decision(
-            (*tick.memory.values(), *tick.caps),
+            (*(types.Cap(name, types.Knob.MEMORY_BYTES, int(share), NAME, why)
+               for name, (share, why) in tick.memory.items()), *tick.caps),
             self._overcommitted.incidents(now, tick.overcommitted), facts,
             tick.shortage_bytes, tick.removal_reasons)
         return self._decision
@@ -324,8 +323,10 @@ class Controller:
                         ) -> dict[str, Any]:
         quota = self._quota
         background: Sequence[types.WorkloadRates] = tick.background
-        if (self.params.use_ipc and self.params.ipc_contenders
-                and not crowded):
+        if not crowded and not quota.active and all(
+                rated.cpi is None for rated in tick.foreground):
+            return quota.facts()        # no IPC so far
+        if self.params.use_ipc and not (self.params.ipc_strict or crowded):
             background = self._contenders.step(
                 self._time_s, tick.foreground, background,
                 tick.rates.topology)
@@ -340,8 +341,8 @@ class Controller:
             quota.observe(
                 tick.foreground, minimum=minimum, maximum=maximum,
                 ways=tick.rates.llc_ways if self.params.use_llc_ways else None,
-                used=math.fsum(use or 0.0 for use in used)
-                if self.params.ipc_contenders else None)
+                used=None if self.params.ipc_strict
+                else math.fsum(use or 0.0 for use in used))
             limit = quota.ways_limit(tick.rates.llc_ways, NAME)
             if limit is not None and tick.background:
                 tick.caps.append(limit)

@@ -113,6 +113,7 @@ class Cgroups:
         self._allotments = own_limits.Allotments(self._mounts,
                                                  self._rules)
         self._entries: dict[str, _Entry] = {}
+        self._refaults = memory.RecentRefaults()
         self._leased: set[types.KnobKey] = set()
         self._turn = own_limits.Turn()
         self._ticks = 0
@@ -128,16 +129,20 @@ class Cgroups:
 
     # --- what there is
 
-    def sample(self) -> tuple[types.WorkloadSample, ...]:
+    def sample(self, host_refaults: int | None = None
+               ) -> tuple[types.WorkloadSample, ...]:
         """Return what each workload has used so far.
 
         Workloads that vanish, also in the middle, are left out (one made
         again under the same name is met at the next call); parents that
         cannot be read are warned about once.
 
+        :param host_refaults: bytes of page cache that were read again on the
+            host so far, ``None`` if not known
         :raises DriverError: out of descriptors: nothing is known.
         """
         self._ticks += 1
+        with_refaults = self._refaults.update(host_refaults)
         other_disks = (not self._ticks % base.RESCAN_TICKS
                        and self._look_again())
         scan = self._parents.scan()
@@ -161,7 +166,8 @@ class Cgroups:
             if entry.workload.group != child.group:
                 entry.workload = dataclasses.replace(entry.workload,
                                                      group=child.group)
-            sample = entry.counters.sample(entry.workload)
+            sample = entry.counters.sample(entry.workload,
+                                           with_refaults=with_refaults)
             if sample is None:
                 LOG.debug('%s vanished', child.id)
                 child.parent.seen = None    # another may have its name
@@ -235,9 +241,10 @@ class Cgroups:
     def _find_sources(self) -> dict[types.Priority,
                                     list[cgroup_counters.Source]]:
         """Return the files to read of a workload of each priority."""
+        counts = memory.counts_refaults(self._mounts)
         return {priority: cgroup_counters.sources(
             self._mounts, self._disks.counted, pressure=self._pressure,
-            refaults=priority is types.Priority.BACKGROUND)
+            refaults=counts and priority is types.Priority.BACKGROUND)
             for priority in types.Priority}
 
     def _meet(self, fresh: Sequence[discovery.Child]) -> None:

@@ -70,7 +70,8 @@ class Source(NamedTuple):
     ``files``: the first that exists.  The first of ``fields`` is its own
     place.  ``follows``: own places of other files, all before its own; it
     is read when one of those has changed, and now and then.  ``off``: how it
-    begins while the kernel does not count it.
+    begins while the kernel does not count it.  ``of_refaults``: it is read
+    while page cache is read again on this host, and now and then.
     """
 
     mount: str
@@ -79,6 +80,7 @@ class Source(NamedTuple):
     fields: tuple[int, ...]
     follows: tuple[int, ...] = ()
     off: bytes | None = None
+    of_refaults: bool = False
 
 
 def usage_ns(data: bytes, values: Values) -> None:
@@ -121,22 +123,29 @@ def droppable_v2(data: bytes, values: Values) -> None:
         data, b'inactive_file ', b'active_file ', b'slab_reclaimable ')
 
 
-def page_cache_v1(data: bytes, values: Values) -> None:
+def refaults_v1(data: bytes, values: Values) -> None:
     """Parse v1 ``memory.stat``, of cgroups below, too."""
+    _refaults(data, b'total_workingset_refault', values)
+
+
+def page_cache_v1(data: bytes, values: Values) -> None:
+    """Parse all of v1 ``memory.stat``."""
     droppable_v1(data, values)
-    _refaults(data, b'total_workingset_refault_file ', values)
+    refaults_v1(data, values)
 
 
 def page_cache_v2(data: bytes, values: Values) -> None:
     """Parse v2 ``memory.stat``."""
     droppable_v2(data, values)
-    _refaults(data, b'workingset_refault_file ', values)
+    _refaults(data, b'workingset_refault', values)
 
 
 def _refaults(data: bytes, key: bytes, values: Values) -> None:
-    """Kernels before 5.9 do not count those of files apart."""
-    values[REFAULT_BYTES] = (_PAGE * rows.number(data, key)
-                             if b'\n' + key in data else None)
+    """Kernels before 5.9 count none but those of files, under a shorter name;
+    of version 1 those before 6.1 count none."""
+    name = key + (b'_file ' if key + b'_file ' in data else b' ')
+    values[REFAULT_BYTES] = (_PAGE * rows.number(data, name)
+                             if b'\n' + name in data else None)
 
 
 def psi(place: int) -> Parse:
@@ -197,19 +206,18 @@ def sources(mounts: Mapping[str, Mount], devices: Sequence[bytes], *,
 
     :param devices: ``major:minor`` of the disks to count; may change later
     :param pressure: read the three PSI files, too
-    :param refaults: how much page cache was read again, too; v1 tells in a
-        file that costs twice as much
+    :param refaults: how much page cache was read again, too
     """
     present: list[Source] = []
 
     def add(controller: str, version: int, parse: Parse,
             fields: tuple[int, ...], *files: str,
             follows: tuple[int, ...] = (),
-            off: bytes | None = None) -> None:
+            off: bytes | None = None, of_refaults: bool = False) -> None:
         mount = mounts.get(controller)
         if mount is not None and mount.version == version:
             present.append(Source(mount.path, files, parse, fields, follows,
-                                  off))
+                                  off, of_refaults))
 
     # A throttled group adds up when it may run again.
     add('cpuacct', 1, usage_ns, (CPU_S,), 'cpuacct.usage')
@@ -220,13 +228,14 @@ def sources(mounts: Mapping[str, Mount], devices: Sequence[bytes], *,
     # What neither runs nor changes in size does not change what it holds.
     add('memory', 1, used_bytes, (USED_BYTES,), 'memory.usage_in_bytes')
     add('memory', 2, used_bytes, (USED_BYTES,), 'memory.current')
+    add('memory', 1, droppable_v1, (DROPPABLE_BYTES,),
+        'memory.numa_stat', 'memory.stat', follows=(CPU_S, USED_BYTES))
     if refaults:
-        for version, parse in (1, page_cache_v1), (2, page_cache_v2):
-            add('memory', version, parse, (DROPPABLE_BYTES, REFAULT_BYTES),
-                'memory.stat', follows=(CPU_S, USED_BYTES))
+        add('memory', 1, refaults_v1, (REFAULT_BYTES,), 'memory.stat',
+            follows=(CPU_S, USED_BYTES), of_refaults=True)
+        add('memory', 2, page_cache_v2, (DROPPABLE_BYTES, REFAULT_BYTES),
+            'memory.stat', follows=(CPU_S, USED_BYTES))
     else:
-        add('memory', 1, droppable_v1, (DROPPABLE_BYTES,),
-            'memory.numa_stat', 'memory.stat', follows=(CPU_S, USED_BYTES))
         add('memory', 2, droppable_v2, (DROPPABLE_BYTES,), 'memory.stat',
             follows=(CPU_S, USED_BYTES))
     add('blkio', 1, throttle_totals(IO_BYTES, devices), (IO_BYTES,),
@@ -254,8 +263,8 @@ def _open(path: str) -> int | None:
 
 
 class _Kept:
-    __slots__ = ('bad', 'bit', 'data', 'fd', 'file', 'inode', 'off', 'path',
-                 'size', 'source', 'wakes')
+    __slots__ = ('bad', 'bit', 'data', 'fd', 'file', 'inode', 'of_refaults',
+                 'off', 'path', 'size', 'source', 'wakes')
 
     def __init__(self, source: Source, path: str, fd: int) -> None:
         self.source = source
@@ -267,6 +276,7 @@ class _Kept:
         self.data: bytes | None = None   # an empty file tells, too
         self.bad = False
         self.off = False
+        self.of_refaults = source.of_refaults
         self.bit = 1 << source.fields[0]
         self.wakes = 0
 
@@ -361,8 +371,12 @@ class Counters:
         """Read all files the next time: a limit was set."""
         self._tick = -1
 
-    def read(self) -> Values | None:
-        """Return all values of now, or ``None``: the workload is gone."""
+    def read(self, *, with_refaults: bool = True) -> Values | None:
+        """Return all values of now, or ``None``: the workload is gone.
+
+        :param with_refaults: read how much page cache was read again, too:
+            while none is on this host, none is by this workload
+        """
         values = self.values
         pread = os.pread
         gone: list[_Kept] = []
@@ -374,7 +388,8 @@ class Counters:
         for kept in self._kept:
             if kept.wakes and not kept.wakes & changed and kept.data:
                 continue
-            if kept.off and changed >= 0:
+            if changed >= 0 and (kept.off or (
+                    kept.of_refaults and kept.data and not with_refaults)):
                 continue
             try:
                 data = pread(kept.fd, kept.size, 0)
@@ -452,9 +467,11 @@ class Counters:
         return next((used_disks.operations(kept.data) for kept in self._kept
                      if kept.data and IO_OPS in kept.source.fields), {})
 
-    def sample(self, workload: Workload) -> WorkloadSample | None:
-        """The sample of now, or ``None``: the workload is gone."""
-        values = self.read()
+    def sample(self, workload: Workload, *, with_refaults: bool = True
+               ) -> WorkloadSample | None:
+        """The sample of now, or ``None``: the workload is gone; as
+        :meth:`read`."""
+        values = self.read(with_refaults=with_refaults)
         if values is None:
             return None
         last = self._last

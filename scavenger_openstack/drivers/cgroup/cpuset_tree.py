@@ -60,19 +60,23 @@ class _Node:
         self.now = _NONE
         self.target = _NONE
 
-    def refresh(self, root_dir: str) -> None:
-        """See what the cgroup holds.  A set that we did not write is its
-        own, unless it is the parent's, or the kernel took CPUs out of what
-        there was."""
-        now = available_cpus.read_cpus(self.directory)
+    def refresh(self, root_dir: str) -> bool:
+        """Read what the cgroup holds; return whether it has another set of its
+        own now.
+
+        A set that we did not write is its own, unless it is the parent's, or
+        the kernel took CPUs out of what there was.
+        """
+        now, own = available_cpus.read_cpus(self.directory), self.own
         if now == self.now:
-            return
+            return False
         if self.parent is not None and not (
                 now < self.now and (not now or _offline(self.now - now,
                                                         root_dir))):
             self.own = now if now and now != self.parent.now else None
         self.now = now
         self.had = True
+        return self.own != own
 
     def look_below(self, most: int) -> None:
         """See which cgroups there are below.
@@ -122,6 +126,7 @@ class FastCpuSet:
         self._taken = _NONE         # out of our last set, by the kernel
         self._theirs = self._reported = _NONE   # sets of other programs
         self._is_leased = False
+        self._is_below = False      # a set of another program, not leased yet
         self._written: list[tuple[_Node, frozenset[int]]] = []
         self._root = _Node(directory, None)
         self._order = [self._root]
@@ -145,12 +150,12 @@ class FastCpuSet:
         """Take what the cgroup holds now for what it held before us."""
         with self._lock:
             self._root.target = self._theirs = self._reported = _NONE
-            self._is_leased = False
+            self._is_leased = self._is_below = False
 
     def refresh(self, leased: Sequence[base.RestoreAction] = ()) -> bool:
         """Take in what others did: cgroups made, removed, or written to.
 
-        The set that :meth:`foreign` returned last is in the lease now.
+        The set that :meth:`unleased` returned last is in the lease now.
 
         :param leased: the actions of the lease
         :return: whether the next :meth:`set` has something to write, though
@@ -162,21 +167,19 @@ class FastCpuSet:
             self._refresh()
         return self.leased()
 
-    def grown(self) -> bool:
-        """See :class:`scavenger_openstack.drivers.base.CpuSet`."""
-        return self._root.directory.version == 1
-
     def leased(self) -> bool:
-        """Note that the lease has what was read, and what :meth:`foreign`
+        """Note that the lease has what was read, and what :meth:`unleased`
         returned last: any other set is another program's.
 
         :return: whether the next :meth:`set` has something to write, though
             its CPUs are those of the last
         """
         with self._lock:
-            self._reported = _NONE
+            due = (self._is_below
+                   or self._root.now != self._root.target != _NONE)
+            self._reported, self._is_below = _NONE, False
             self._is_leased = True
-            return self._root.now != self._root.target != _NONE
+            return due
 
     def _refresh(self, again: bool = True) -> None:
         order, gone = [self._root], False
@@ -208,11 +211,10 @@ class FastCpuSet:
         # Those that vanished meanwhile have no set and are skipped.
         self._order = order
 
-    def foreign(self) -> dict[int, frozenset[int]]:
-        """Return what another program wrote over our last set, by the inode
-        of the cgroup.
+    def unleased(self) -> dict[int, frozenset[int]] | None:
+        """See :class:`scavenger_openstack.drivers.base.CpuSet`.
 
-        It is returned, and nothing is set, until :meth:`refresh`.
+        A set is returned, and nothing is set, until :meth:`refresh`.
 
         :raises DriverError: it cannot be read.
         """
@@ -220,8 +222,10 @@ class FastCpuSet:
             self._read()
             self._reported, self._theirs = (self._theirs or self._reported,
                                             _NONE)
-            return ({self._root.directory.inode: self._reported}
-                    if self._reported else {})
+            if self._reported:
+                return {self._root.directory.inode: self._reported}
+            # Version 2 has the set of one group alone.
+            return {} if self._root.directory.version == 1 else None
 
     def read(self) -> frozenset[int]:
         """The set of the group, with what the kernel took out of ours.
@@ -254,11 +258,24 @@ class FastCpuSet:
             self._theirs = now
         return now
 
+    def _read_below(self) -> bool:
+        """Return whether another program has set a cgroup below, which the
+        next move sets."""
+        changed = False
+        for node in self._order[1:]:
+            with contextlib.suppress(errors.WorkloadGone):
+                changed |= bool(node.now) and node.refresh(self._root_dir)
+        return changed
+
+    def has(self, cpus: frozenset[int]) -> bool:
+        """See :class:`scavenger_openstack.drivers.base.CpuSet`."""
+        return cpus == self._root.now == self._root.target
+
     def set(self, cpus: frozenset[int]) -> None:
         """Let the subtree run on ``cpus`` only; quick when it already does.
 
         Over the set of another program nothing is written before
-        :meth:`foreign` and :meth:`refresh`: the lease has to have it first.
+        :meth:`unleased` and :meth:`refresh`: the lease has to have it first.
 
         :raises WorkloadGone: the cgroup itself is gone.
         :raises DriverError: the kernel does not take the set.
@@ -281,11 +298,12 @@ class FastCpuSet:
         with self._lock:
             if self._root.directory.version == 2:
                 cpus = available_cpus.obtainable(self._root.directory, cpus)
-            if cpus == self._root.now == self._root.target:
+            if self.has(cpus):
                 return
             if beware:
                 self._read()
-                if self._theirs or self._reported:
+                self._is_below |= self._read_below()
+                if self._theirs or self._reported or self._is_below:
                     return
             if any(not node.now or node.directory.links() != node.links
                    for node in self._order

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import logging
 import os
 
+from scavenger_openstack.drivers.kernel import disk_places
 from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack import errors
 from scavenger_openstack import log_once
@@ -45,8 +46,8 @@ def whole_disks(root_dir: str = '/') -> tuple[str, ...]:
             major = int(number.partition(':')[0])
         except (OSError, ValueError):
             continue  # hidden paths of a multipath disk have no number
-        slaves = proc.list_names(f'{device}/slaves')
-        if slaves and os.path.isdir(f'{device}/mq'):
+        slaves, is_multipath = disk_places.slaves(device)
+        if is_multipath:
             below.update(slaves)
         elif slaves:
             continue

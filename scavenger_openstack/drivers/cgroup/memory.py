@@ -11,11 +11,16 @@ from scavenger_openstack.drivers.cgroup import counters
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel.cgroup_files import NO_MEMORY_LIMIT
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
+from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.drivers.kernel.proc import Memory
 from scavenger_openstack import errors
 from scavenger_openstack import log_once
 
 LOG = logging.getLogger(__name__)
+
+FOLD_TICKS = 3
+"""Ticks until a cgroup has counted what it read again: the kernel adds that up
+every two seconds."""
 
 
 def host_memory(root: CgroupDirectory) -> Memory:
@@ -62,6 +67,42 @@ def _statistics(directory: CgroupDirectory) -> counters.Values:
         raise errors.DriverError(
             f'{directory.path}/memory.stat holds something unknown') from exc
     return values
+
+
+def counts_refaults(mounts: Mapping[str, Mount]) -> bool:
+    """Return whether the kernel counts for each cgroup the page cache that was
+    read again; of version 1 since Linux 6.1.
+
+    Without that, what the background reads again would seem to be of the
+    foreground.
+    """
+    mount = mounts.get('memory')
+    if mount is None or mount.version == 2:
+        return True
+    text = proc.read_text(f'{mount.path}/memory.stat')
+    return not text or 'total_workingset_refault' in text
+
+
+class RecentRefaults:
+    """Whether page cache is read again on a host.
+
+    While none is, no workload reads any again.
+    """
+
+    def __init__(self) -> None:
+        self._bytes: int | None = None
+        self._ticks = 0
+
+    def update(self, refaults: int | None) -> bool:
+        """Return whether some was read again in the last ticks.
+
+        :param refaults: bytes so far; ``None`` if not known: some may be
+        """
+        if refaults is None or refaults != self._bytes:
+            self._ticks = FOLD_TICKS
+        self._bytes = refaults
+        self._ticks -= 1
+        return self._ticks >= 0
 
 
 class MemoryRoot:

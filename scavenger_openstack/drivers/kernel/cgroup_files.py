@@ -103,6 +103,13 @@ def open_fd(path: str, flags: int, directory: Fd | None = None) -> Fd:
                       dir_fd=directory.number if directory else None))
 
 
+def _read_whole(file: Fd) -> bytes:
+    size = _READ_SIZE
+    while len(data := os.pread(file.number, size, 0)) == size:
+        size *= 4
+    return data
+
+
 def explain(exc: OSError, doing: str) -> errors.DriverError:
     """Return what an operator should know about ``exc``, in one line."""
     advice = _ADVICE.get(exc.errno or 0, 'see the kernel log')
@@ -237,14 +244,8 @@ class CgroupDirectory:
 
         :raises DriverError: it cannot be read.
         """
-        def whole(fd: Fd) -> bytes:
-            size = _READ_SIZE
-            while len(data := os.pread(fd.number, size, 0)) == size:
-                size *= 4
-            return data
-
         try:
-            data = self._with_file(file, os.O_RDONLY, whole)
+            data = self._with_file(file, os.O_RDONLY, _read_whole)
         except OSError as exc:
             raise explain(exc, f'cannot read {self.path}/{file}') from exc
         return data.decode('utf-8', 'replace').strip()

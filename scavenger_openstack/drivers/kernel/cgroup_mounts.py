@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from scavenger_openstack import errors
 from scavenger_openstack import log_once
-from scavenger_openstack.restore import cgroup
+from scavenger_openstack.restore import mount_table
 
 LOG = logging.getLogger(__name__)
 
@@ -50,16 +50,17 @@ def find_mounts(root_dir: str = '/',
         raise errors.DriverError(
             f'cannot read {table}: {exc.strerror}; is /proc mounted?') from exc
     mounts: dict[str, Mount] = {}
-    rows = [row for row in (line.split(' ') for line in lines)
-            if len(row) >= 4]
+    rows = [(mount_table.unescape(row[1]), *row[2:]) for row in (
+        line.split(' ') for line in lines) if len(row) >= 4]
     parts = _parts(f'{root}/proc/self/mountinfo')
-    for fields in sorted(rows, key=lambda row: row[1] in parts):
-        path = root + cgroup.unescape(fields[1])
-        if fields[2] == 'cgroup':
-            for name in fields[3].split(','):
+    for point, kind, options, *_ in sorted(rows, key=lambda row:
+                                           row[0] in parts):
+        path = root + point
+        if kind == 'cgroup':
+            for name in options.split(','):
                 if name in V1_CONTROLLERS:
                     mounts.setdefault(name, Mount(path, 1))
-        elif fields[2] == 'cgroup2':
+        elif kind == 'cgroup2':
             mounts.setdefault('unified', Mount(path, 2))
     if 'unified' in mounts:
         for name in _v2_controllers(mounts['unified'],
@@ -110,12 +111,10 @@ def _parts(table: str) -> frozenset[str]:
     Without the table, which plain files need not have, it is nowhere.
     """
     try:
-        with open(table, encoding='utf-8', errors='surrogateescape',
-                  newline='\n') as file:
-            rows = [line.split(' ', 5) for line in file]
+        return frozenset(row.point for row in mount_table.rows(table)
+                         if row.part != '/')
     except OSError:
         return frozenset()
-    return frozenset(row[4] for row in rows if len(row) > 5 and row[3] != '/')
 
 
 def _v2_controllers(mount: Mount, logged: log_once.LogOnce

@@ -99,11 +99,13 @@ def sizes(data: bytes) -> Memory:
 
 def refault_bytes(data: bytes) -> int:
     """Return the page cache that was read again, from ``/proc/vmstat``;
-    kernels before 5.9 do not count it apart.
+    kernels before 5.9 count nothing else, under a shorter name.
 
     :raises ValueError: it is not counted.
     """
-    return _PAGE * rows.number(data, b'workingset_refault_file ')
+    key = b'workingset_refault'
+    return _PAGE * rows.number(
+        data, key + (b'_file ' if key + b'_file ' in data else b' '))
 
 
 def read_topology(root_dir: str = '/',
@@ -209,12 +211,15 @@ class Proc:
 
     :param root_dir: where /proc and /sys are looked for
     :param logged: what was logged of this host
+    :param refaults: count page cache that is read again
     :raises DriverError: there is no boot id: /proc is not mounted.
     """
 
     def __init__(self, root_dir: str = '/',
-                 logged: log_once.LogOnce | None = None) -> None:
+                 logged: log_once.LogOnce | None = None, *,
+                 refaults: bool = True) -> None:
         self._root = root_dir.rstrip('/')
+        self._refaults = refaults
         self._fds: dict[str, int] = {}
         self._logged = logged or log_once.LogOnce()
         path = f'{self._root}/proc/sys/kernel/random/boot_id'
@@ -261,7 +266,8 @@ class Proc:
     def memory(self) -> Memory:
         """Return the memory of the host."""
         return (self._ask('/proc/meminfo', sizes) or Memory())._replace(
-            refaults=self._ask('/proc/vmstat', refault_bytes))
+            refaults=self._ask('/proc/vmstat', refault_bytes)
+            if self._refaults else None)
 
     def close(self) -> None:
         """Close what is kept open."""

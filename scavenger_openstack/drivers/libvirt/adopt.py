@@ -72,6 +72,10 @@ class Remover:
         """Note that a limit is in the run that it was meant for."""
         self._astray.discard((uuid, knob))
 
+    def forget(self, uuid: str) -> None:
+        """Forget a domain that does not run any more."""
+        self._astray = {key for key in self._astray if key[0] != uuid}
+
     def remove(self, uuid: str, knobs: Collection[Knob]) -> None:
         """Begin to remove these limits, unless a call is at that domain."""
         if not self._closed and uuid not in self._calls.busy:

@@ -290,7 +290,7 @@ class DomainCache:
 
     def _sync(self, watch: client.Watch) -> None:
         running = watch.running()
-        for uuid in dict.fromkeys((*self.snapshots, *running)):
+        for uuid in dict.fromkeys((*self.snapshots, *self._missing, *running)):
             self._read_in_time(watch, uuid)
 
     def _follow(self, watch: client.Watch) -> None:

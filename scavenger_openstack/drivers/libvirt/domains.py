@@ -20,6 +20,7 @@ import time
 
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import calls
+from scavenger_openstack.drivers.cgroup import memory
 from scavenger_openstack.drivers.kernel import cgroup_files
 from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack.drivers.kernel import perf_event
@@ -99,6 +100,7 @@ class Domains:
         self.changes = 0    # so often other domains were there, or altered
         self._runs: dict[KnobKey, tuple[object, ...]] = {}
         self._balloons = balloon.Balloons()
+        self._refaults = memory.RecentRefaults()
         cgroup_files.allow_many_files()
         self._blocks = block_stats.Statistics(
             self._libvirt, self._health, self.executor, ticks=stats_ticks,
@@ -114,12 +116,16 @@ class Domains:
 
     # --- what there is
 
-    def sample(self, link_bytes: LinkBytes = domain_counters.NO_DEVICES
+    def sample(self, link_bytes: LinkBytes = domain_counters.NO_DEVICES,
+               host_refaults: int | None = None
                ) -> tuple[WorkloadSample, ...]:
         """Return what each domain that runs has used so far; never waits.
 
         :param link_bytes: by the network devices of this host
+        :param host_refaults: bytes of page cache that were read again on the
+            host so far, ``None`` if not known
         """
+        with_refaults = self._refaults.update(host_refaults)
         self._cache.begin()
         snapshots = self._cache.snapshots
         self._blocks.tick(snapshots)
@@ -130,7 +136,8 @@ class Domains:
             workload, counters = tracked.workload, tracked.counters
             blocks = self._blocks.of(workload.id) if workload.disks else None
             sample = counters.sample(
-                workload, blocks or domain_counters.NO_BLOCKS, link_bytes)
+                workload, blocks or domain_counters.NO_BLOCKS, link_bytes,
+                with_refaults=with_refaults)
             if sample is None:
                 # libvirt will say so; until then it is not there.
                 self._ended(tracked)
@@ -147,6 +154,7 @@ class Domains:
         """Take over what is new; what fails is tried again next time."""
         for uuid in self._tracked.keys() - snapshots.keys():
             self._ended(self._tracked[uuid])
+            self._remover.forget(uuid)
         self._followed = snapshots
         for uuid, snapshot in snapshots.items():
             tracked = self._tracked.get(uuid)
@@ -179,11 +187,13 @@ class Domains:
                 self._root_dir, pressure=self._pressure, logged=self._logged)
         except errors.WorkloadGone:
             self._cache.changed(uuid)
+            self._forget(uuid)
             return None
         except OSError as exc:
             if self._logged.due(uuid, cause=('domain', exc.strerror)):
                 LOG.warning('domain %s cannot be watched: %s%s', domain.name,
                             exc, log_once.SAME_CAUSE)
+            self._forget(uuid)
             return None
         self._logged.over(uuid)
         tracked = self._tracked[uuid] = TrackedDomain(
@@ -203,11 +213,11 @@ class Domains:
     def _forget(self, uuid: str) -> None:
         tracked = self._tracked.pop(uuid, None)
         self._allowed.forget(uuid)
+        self._balloons.forget(uuid)
         if tracked is not None:
             self.changes += 1
             tracked.counters.close()
             self._blocks.forget(uuid)
-            self._balloons.forget(uuid)
 
     @property
     def machines(self) -> dict[str, domain_cgroup.DomainCgroup]:
@@ -377,7 +387,8 @@ class Domains:
         run = self._runs.get((workload, knob))
         if run is None:
             return
-        if knob is Knob.MEMORY_BYTES and state is not None:
+        if (knob is Knob.MEMORY_BYTES and state is not None
+                and workload in self._tracked):
             self._balloons.rises(workload, run, state)
         try:
             with self._libvirt.domain(workload) as handle:

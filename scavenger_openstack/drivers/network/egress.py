@@ -67,7 +67,11 @@ class Network:
 
         A limit of other devices has to be removed first; see :meth:`read`.
         """
+        before = self._interfaces.get(workload)
         self._interfaces[workload] = interface
+        if before is not None:
+            self._forget(workload, set(devices.names(before)).difference(
+                devices.names(interface)))
 
     def detach(self, workload: str) -> None:
         """Forget a workload that has ended, or was unplugged.
@@ -77,8 +81,11 @@ class Network:
         for knob in ACTS:
             self._limited.pop((workload, knob), None)
         interface = self._interfaces.pop(workload, None)
-        for device in (devices.names(interface)
-                       if interface is not None else ()):
+        if interface is not None:
+            self._forget(workload, devices.names(interface))
+
+    def _forget(self, workload: str, names: Collection[str]) -> None:
+        for device in names:
             self._devices.forget(device)
             self._logged.forget(device)
             for knob in ACTS:
@@ -91,6 +98,8 @@ class Network:
     def follow_links(self, links: Mapping[str, float | None]) -> None:
         """Take these devices as the shared links from now on."""
         self._links = dict(links)
+        self._speeds = {name: speed for name, speed in self._speeds.items()
+                        if name in links}
 
     def capacities(self) -> dict[str, float]:
         """Capacity in bytes per second of each link, where it is known.

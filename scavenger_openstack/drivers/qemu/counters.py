@@ -19,7 +19,6 @@ import logging
 import os
 
 from scavenger_openstack.drivers.cgroup import counters
-from scavenger_openstack.drivers.cgroup.counters import NS_PER_S
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel.rtnetlink import LinkBytes
 from scavenger_openstack.drivers.qemu import domain_cgroup
@@ -94,16 +93,6 @@ class DomainCounters:
     def pid(self) -> int:
         return self._process.pid
 
-    @property
-    def vcpu_threads(self) -> dict[int, int]:
-        """Return the threads by vCPU, as of the last search."""
-        return {} if self._vcpus is None else self._vcpus.threads
-
-    @property
-    def vcpu_s(self) -> float:
-        """CPU time of the vCPU threads alone, since their first reading."""
-        return 0.0 if self._vcpus is None else self._vcpus.run_ns / NS_PER_S
-
     def plugged(self) -> bool:
         """Return whether there are more vCPUs, or fewer, than at the last
         call: libvirt has no event for that."""
@@ -130,13 +119,15 @@ class DomainCounters:
 
     def sample(self, workload: Workload, blocks: tuple[
             float | None, int | None, int | None] = NO_BLOCKS,
-            link_bytes: LinkBytes = NO_DEVICES) -> WorkloadSample | None:
+            link_bytes: LinkBytes = NO_DEVICES, *,
+            with_refaults: bool = True) -> WorkloadSample | None:
         """Return the present sample, ``None`` if the process is gone.
 
         :param blocks: ``io_wait_s``, ``io_ops`` and ``io_bytes``, which only
             libvirt counts
         :param link_bytes: of the network devices of the host, empty when that
             is not known
+        :param with_refaults: see :meth:`.cgroup.counters.Counters.read`
         """
         self._tick += 1
         vcpus = self._vcpus
@@ -154,7 +145,7 @@ class DomainCounters:
         cpu_s = own_s = memory = droppable = refaults = None
         psi_cpu_s = psi_io_s = psi_memory_s = None
         if self._counters is not None:
-            values = self._counters.read()
+            values = self._counters.read(with_refaults=with_refaults)
             if values is None:
                 return None
             (cpu_s, own_s, used, droppable, _, _,

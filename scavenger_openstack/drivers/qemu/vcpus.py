@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The vCPU threads of a QEMU process: how long they ran and waited.
+"""The vCPU threads of a QEMU process: how long they waited.
 
 libvirt puts each into a cgroup of its own; without that (session mode) they
 are found by the names that QEMU gives its threads.
@@ -31,15 +31,15 @@ _CONTROLLERS = ('cpu', 'cpuset', 'cpuacct', 'unified')
 class _Vcpu:
     """One thread; ``stat`` is the ``cpu.stat`` of its own cgroup."""
 
-    __slots__ = ('data', 'delay_ns', 'off', 'run_ns', 'sched', 'stat',
-                 'throttled_s', 'tid')
+    __slots__ = ('data', 'delay_ns', 'off', 'sched', 'stat', 'throttled_s',
+                 'tid')
 
     def __init__(self, tid: int, sched: int) -> None:
         self.tid = tid
         self.sched = sched
         self.stat: int | None = None
         self.data = b''
-        self.run_ns = self.delay_ns = -1        # not read yet
+        self.delay_ns = -1        # not read yet
         self.throttled_s: float | None = None
         self.off = False
 
@@ -78,7 +78,7 @@ class Vcpus:
     """
 
     def __init__(self, process: Process, machine: DomainCgroup | None) -> None:
-        self.run_ns = self.delay_ns = 0
+        self.delay_ns = 0
         self.throttled_s = 0.0
         self._process = process
         self._parts, self._quota = 'task', False
@@ -97,16 +97,11 @@ class Vcpus:
         return len(self._vcpus)
 
     @property
-    def threads(self) -> dict[int, int]:
-        """Return the threads by vCPU, as of the last search."""
-        return {number: vcpu.tid for number, vcpu in self._vcpus.items()}
-
-    @property
     def delay_s(self) -> float | None:
         """Return how long they waited for a CPU, ``None`` while that of one is
         not known."""
         vcpus = self._vcpus.values()
-        return (None if not vcpus or any(vcpu.run_ns < 0 for vcpu in vcpus)
+        return (None if not vcpus or any(vcpu.delay_ns < 0 for vcpu in vcpus)
                 else self.delay_ns / NS_PER_S)
 
     def read(self) -> bool:
@@ -125,14 +120,13 @@ class Vcpus:
             if data != vcpu.data:
                 vcpu.data = data
                 try:
-                    run_ns, delay_ns = map(int, data.split()[:2])
+                    _, delay_ns = map(int, data.split()[:2])
                 except ValueError:
-                    vcpu.run_ns = -1
+                    vcpu.delay_ns = -1
                     continue
-                if vcpu.run_ns >= 0:
-                    self.run_ns += run_ns - vcpu.run_ns
+                if vcpu.delay_ns >= 0:
                     self.delay_ns += delay_ns - vcpu.delay_ns
-                vcpu.run_ns, vcpu.delay_ns = run_ns, delay_ns
+                vcpu.delay_ns = delay_ns
             if vcpu.stat is not None and (full or not vcpu.off):
                 self.throttled_s += vcpu.throttled()
                 if vcpu.stat is None:

@@ -22,9 +22,9 @@ import contextlib
 import errno
 import fcntl
 import os
-from typing import NamedTuple
 
 from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers.resctrl import schemata
 from scavenger_openstack.drivers.resctrl import tree
 from scavenger_openstack import errors
 from scavenger_openstack.restore import files
@@ -54,62 +54,6 @@ round."""
 SPARE_IDS = 1
 """Class ids that stay free for other programs."""
 
-Masks = Mapping[str, Mapping[str, str]]
-"""By resource and by the number of a cache: a mask in hexadecimal digits, or
-a percentage."""
-
-
-class Layout(NamedTuple):
-    """What the group may have of each cache.
-
-    :ivar masks: of the default group, by resource and cache
-    :ivar least: ways that a group has at least
-    :ivar busy: ways that devices fill, too
-    :ivar bandwidth: of the default group, in percent, by cache; empty where
-        the bus is not limited
-    :ivar least_percent: of the bus
-    :ivar step_percent: of the bus
-    """
-
-    masks: Mapping[str, Mapping[str, int]]
-    least: int
-    busy: int
-    bandwidth: Mapping[str, int] = {}
-    least_percent: int = 0
-    step_percent: int = 1
-
-    @property
-    def ways(self) -> int:
-        """The ways that the default group has of each cache, at least."""
-        return min(mask.bit_count() for masks in self.masks.values()
-                   for mask in masks.values())
-
-    def schemata(self, ways: int) -> dict[str, dict[str, str]]:
-        """Return the part of a group with so many ways, by resource and
-        cache."""
-        ways = max(ways, self.least)
-        parts = {name: {cache: f'{window(mask, ways, self.busy):x}'
-                        for cache, mask in masks.items()}
-                 for name, masks in self.masks.items()}
-        if self.bandwidth:
-            parts['MB'] = {
-                cache: str(self._percent(percent * ways / self.ways, percent))
-                for cache, percent in self.bandwidth.items()}
-        return parts
-
-    def _percent(self, wanted: float, most: int) -> int:
-        steps = max(0, int(wanted - self.least_percent) // self.step_percent)
-        return min(most, self.least_percent + steps * self.step_percent)
-
-
-def window(mask: int, ways: int, busy: int) -> int:
-    """Return so many neighbouring bits of a mask, with as few of ``busy`` as
-    possible, the lowest of these; all of a mask that has no more."""
-    runs = [run for first in range(mask.bit_length())
-            if (run := (1 << ways) - 1 << first) & ~mask == 0]
-    return min(runs, key=lambda run: ((run & busy).bit_count(), run),
-               default=mask)
-
 
 class Control:
     """Implements :class:`~.base.Knobs` for the ways of caches.
@@ -138,17 +82,19 @@ class Control:
     def follow(self, sample: HostSample) -> None:
         """Take note of the background; see now and then whether its part of
         caches can be limited."""
-        background = frozenset(
-            measured[0].run for measured in sample.workloads
-            if measured[0].priority is Priority.BACKGROUND)
-        self._stale |= background != self._background
-        self._background = background
         if not self._ticks % base.RESCAN_TICKS:
             try:
                 self.ways, self.why = self._layout().ways, ''
             except errors.Unsupported as exc:
                 self.ways, self.why = None, str(exc)
         self._ticks += 1
+        if self.ways is None:
+            return
+        background = frozenset(
+            measured[0].run for measured in sample.workloads
+            if measured[0].priority is Priority.BACKGROUND)
+        self._stale |= background != self._background
+        self._background = background
 
     def read(self, workload: str, knob: Knob,
              state: base.KnobState | None = None) -> Value | None:
@@ -160,7 +106,7 @@ class Control:
             self._claim()
             return None
         try:
-            masks = _numbers(self._schemata(self._group))
+            masks = schemata.numbers(self._schemata(self._group))
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as exc:
@@ -179,17 +125,21 @@ class Control:
               state: base.KnobState | None = None) -> Value | None:
         """Make the group, set its part, and move the threads of background
         work to it, in this order: none has a part that was not meant for it.
+
+        :raises DriverError: another program changes groups for long.
         """
         _check_shared(workload)
-        layout = self._layout()
+        self._layout()      # without resctrl there is nothing to lock
         try:
-            made = self._make()
-            try:
-                self._set(layout.schemata(int(value)))
-            except OSError:
-                if made:
-                    os.rmdir(self._group)
-                raise
+            with tree.locked(self._top, PURPOSE):
+                layout = self._layout()
+                made = self._make()
+                try:
+                    self._set(layout.parts(int(value)))
+                except OSError:
+                    if made:
+                        os.rmdir(self._group)
+                    raise
             self._stale = False
             for _ in range(ROUNDS):
                 if not self._move():
@@ -248,18 +198,14 @@ class Control:
             return False
         return True
 
-    def _set(self, wanted: Mapping[str, Mapping[str, str]]) -> None:
+    def _set(self, wanted: schemata.Parts) -> None:
         """Set the part of the group, if it is another."""
-        now = _numbers(self._schemata(self._group))
-        lines = [f'{name}:' + ';'.join(f'{cache}={value}' for cache, value
-                                       in values.items())
-                 for name, values in wanted.items()
-                 if _numbers({name: values})[name] != now.get(name)]
-        if lines:
+        text = schemata.changes(self._schemata(self._group), wanted)
+        if text:
             fd = os.open(f'{self._group}/schemata',
                          os.O_WRONLY | os.O_CLOEXEC)
             try:
-                files.write_once(fd, '\n'.join([*lines, '']).encode())
+                files.write_once(fd, text.encode())
             finally:
                 os.close(fd)
 
@@ -279,7 +225,7 @@ class Control:
         tree.move(self._top, inside - wanted, PURPOSE)
         return bool(joining)
 
-    def _layout(self) -> Layout:
+    def _layout(self) -> schemata.Layout:
         """Return what can be divided now.
 
         :raises Unsupported: nothing, and what would help.
@@ -300,8 +246,8 @@ class Control:
                 f'documents it: {exc}') from exc
         return layout
 
-    def _read_layout(self) -> Layout:
-        default: Masks = {}
+    def _read_layout(self) -> schemata.Layout:
+        default: schemata.Parts = {}
         with contextlib.suppress(FileNotFoundError):
             default = self._schemata(self._top)
         masks = {name: {cache: int(mask, 16) for cache, mask in caches.items()}
@@ -312,7 +258,7 @@ class Control:
                 f'cannot {PURPOSE}: this CPU can only measure its last-level '
                 f'cache, not divide it; {base.NO_CURE}')
         name = next(iter(masks))
-        layout = Layout(
+        layout = schemata.Layout(
             masks, least=int(self._info(name, 'min_cbm_bits')),
             busy=int(self._info(name, 'shareable_bits'), 16))
         if layout.ways <= layout.least:
@@ -366,7 +312,7 @@ class Control:
                 'remove those that nothing needs (rmdir)')
 
     def _schemata(self, group: str) -> dict[str, dict[str, str]]:
-        return parse(_text(f'{group}/schemata'))
+        return schemata.parse(_text(f'{group}/schemata'))
 
     def _info(self, resource: str, name: str) -> str:
         return _text(f'{self._top}/info/{resource}/{name}')
@@ -386,31 +332,6 @@ def _check_shared(workload: str) -> None:
         raise errors.Unsupported(
             f'{workload} has no part of caches of its own: all background '
             f'work has one, under the name {THE_BACKGROUND}')
-
-
-def parse(schemata: str) -> dict[str, dict[str, str]]:
-    """Return the parts of a group, by resource and cache.
-
-    :raises ValueError: it is something else.
-    """
-    parts: dict[str, dict[str, str]] = {}
-    for line in schemata.splitlines():
-        name, _, values = line.partition(':')
-        parts[name.strip()] = {}
-        for value in filter(None, values.split(';')):
-            cache, equals, part = value.partition('=')
-            if not equals:
-                raise ValueError(f'schemata {line!r:.99}')
-            parts[name.strip()][cache.strip()] = part.strip()
-    return parts
-
-
-def _numbers(parts: Masks) -> dict[str, dict[str, int]]:
-    """Return parts as numbers, of which the kernel writes the digits in its
-    own way."""
-    return {name: {cache: int(text, 16 if name.startswith('L') else 10)
-                   for cache, text in caches.items()}
-            for name, caches in parts.items()}
 
 
 def _text(path: str) -> str:

@@ -31,6 +31,7 @@ class Groups:
     :param top: where resctrl is mounted
     :param threads: of each workload, the busiest first
     :raises Unsupported: resctrl cannot be used, and what would help.
+    :raises DriverError: another program changes groups for long.
     :raises OSError: a group cannot be made.
     """
 
@@ -38,19 +39,22 @@ class Groups:
                  ) -> None:
         self._groups: dict[str, str] = {}
         self._before: dict[str, int | None] = {}
-        room = _room(top)
+        tree.check_usable(top, PURPOSE, 'mon_groups')
         # A monitoring group has threads of the control group that it is in.
         limited = f'{top}/{resctrl.GROUP}'
         inside = tree.tasks(limited)
         self._controls = (top, limited) if os.path.isdir(limited) else (top,)
         try:
-            for workload, tids in list(threads.items())[:room]:
-                control = top if inside.isdisjoint(tids) else limited
-                path = (f'{control}/mon_groups/{tree.MONITORING}'
-                        f'{len(self._groups)}')
-                os.mkdir(path)
-                self._groups[workload] = path
-                tree.move(path, tids, PURPOSE)
+            with tree.locked(top, PURPOSE):
+                for workload in list(threads)[:_room(top)]:
+                    control = (top if inside.isdisjoint(threads[workload])
+                               else limited)
+                    path = (f'{control}/mon_groups/{tree.MONITORING}'
+                            f'{len(self._groups)}')
+                    os.mkdir(path)
+                    self._groups[workload] = path
+            for workload, path in self._groups.items():
+                tree.move(path, threads[workload], PURPOSE)
             self._before = self._read()
         except BaseException:
             self.close()
@@ -109,7 +113,6 @@ def _room(top: str) -> int:
 
     :raises Unsupported: none, and why.
     """
-    tree.check_usable(top, PURPOSE, 'mon_groups')
     try:
         with open(f'{top}/info/L3_MON/mon_features') as file:
             features = file.read().split()

@@ -6,12 +6,15 @@ it is."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Iterator
+import contextlib
 import errno
 import os
 
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.restore import files
+from scavenger_openstack.restore.files import DIRECTORY
 from scavenger_openstack.restore import resctrl
 
 MONITORING = 'scavenger-'
@@ -53,6 +56,24 @@ def check_usable(top: str, purpose: str, directory: str = '') -> None:
             or os.statvfs(top).f_flag & os.ST_RDONLY):
         raise errors.Unsupported(
             f'cannot {purpose}: {top} is read-only for the agent')
+
+
+@contextlib.contextmanager
+def locked(top: str, purpose: str) -> Iterator[None]:
+    """Keep other programs from changing groups meanwhile.
+
+    :param purpose: what cannot be done without, for people
+    :raises DriverError: one of them has the lock.
+    """
+    fd = os.open(top, DIRECTORY)
+    try:
+        if not resctrl.lock(fd):
+            raise errors.DriverError(
+                f'cannot {purpose} now: another program has locked {top} for '
+                f'more than {resctrl.PATIENCE_S:g} s')
+        yield
+    finally:
+        os.close(fd)
 
 
 def control_groups(top: str) -> list[str]:

@@ -195,11 +195,7 @@ class TestDomainCounters(base.FunctionalTestCase):
         self.assertEqual(f'{self.mounts["cpu"].path}{qemu._tree.name}'
                          f'{qemu.group}', counters.machine.path('cpu'))
         self.assertIsNone(counters.machine.path('cpuacct'))
-        threads = counters.vcpu_threads
-        self.assertEqual({0, 1}, threads.keys())
-        for vcpu, tid in threads.items():
-            comm = pathlib.Path(f'/proc/{qemu.pid}/task/{tid}/comm')
-            self.assertEqual(f'CPU {vcpu}/TCG\n', comm.read_text())
+        self.assertIsNotNone(self.sample(counters).run_delay_s)
 
     def test_vcpus_and_emulator(self) -> None:
         if 'unified' not in self.mounts:
@@ -209,17 +205,14 @@ class TestDomainCounters(base.FunctionalTestCase):
         counters = self.counters(qemu)
         before = self.sample(counters)
         qemu.spin(0)
-        self.wait_for('vCPU 0 to run', lambda: self.sample(counters)
-                      and counters.vcpu_s > 0.3, timeout_s=60)
-        used = (self.sample(counters).cpu_s or 0) - (before.cpu_s or 0)
-        self.assertBetween(counters.vcpu_s - 0.05, used,
-                           counters.vcpu_s + 0.2)
+        self.wait_for('vCPU 0 to run', lambda: (
+            self.sample(counters).cpu_s or 0) - (before.cpu_s or 0) > 0.3,
+            timeout_s=60)
         qemu.spin(0, False)
-        vcpu_s, before = counters.vcpu_s, self.sample(counters)
+        before = self.sample(counters)
         qemu.tell('burn(0.3)')
         after = self.sample(counters)
         self.assertGreater((after.cpu_s or 0) - (before.cpu_s or 0), 0.28)
-        self.assertLess(counters.vcpu_s - vcpu_s, 0.15)
         self.assertIsNotNone(after.psi_cpu_s)
 
     def test_a_quota_is_told_from_a_neighbour(self) -> None:
@@ -284,15 +277,13 @@ class TestDomainCounters(base.FunctionalTestCase):
         qemu.plug(1)
         counters.relist()
         self.sample(counters)
-        self.assertEqual({0, 1}, counters.vcpu_threads.keys())
-        qemu.spin(1)
-        self.wait_for('vCPU 1 to run', lambda: self.sample(counters)
-                      and counters.vcpu_s > 0.2, timeout_s=60)
-        vcpu_s = counters.vcpu_s
-        qemu.unplug(1)      # it is not said
+        self.assertTrue(counters.plugged())
+        waited_s = self.sample(counters).run_delay_s
+        qemu.unplug(1)      # without a word
         self.wait_for('vCPU 1 to be missed', lambda: self.sample(counters)
-                      and set(counters.vcpu_threads) == {0}, timeout_s=60)
-        self.assertGreaterEqual(counters.vcpu_s, vcpu_s)
+                      and counters.plugged(), timeout_s=60)
+        self.assertGreaterEqual(self.sample(counters).run_delay_s or 0,
+                                waited_s or 0)
 
     def test_network(self) -> None:
         if not os.path.exists('/dev/net/tun'):
@@ -365,8 +356,9 @@ class TestDomainCounters(base.FunctionalTestCase):
         self.assertBetween(48e6, (after.memory_bytes or 0)
                            - (before.memory_bytes or 0), 60e6)
         self.assertIsNone(after.throttled_s)
-        self.wait_for('vCPU 0 to run', lambda: self.sample(counters)
-                      and counters.vcpu_s > 0.1, timeout_s=60)
+        self.wait_for('vCPU 0 to run', lambda: (
+            self.sample(counters).cpu_s or 0) - (after.cpu_s or 0) > 0.1,
+            timeout_s=60)
         os.kill(qemu.pid, signal.SIGKILL)
         qemu.process.wait(10)
         self.assertIsNone(counters.sample(before.workload))

@@ -101,7 +101,7 @@ class FastLoopTestCase(base.FunctionalTestCase):
         self.wait_for('it shrinks', lambda: self.size() < len(self.cpus))
         self.tree.put('cpus', '/a',
                         ','.join(map(str, self.cpus)))
-        self.set.foreign()  # as the slow loop does each tick
+        self.set.unleased()     # as the slow loop does each tick
         self.set.refresh()
         self.wait_for('it comes back', lambda: self.size() < len(self.cpus))
 

@@ -61,6 +61,7 @@ class Machine:
         self.vcpus = vcpus
         self.persistent = self.occupied = False
         self.runs = True
+        self.is_defined = True
         self.calls: collections.Counter[str] = collections.Counter()
         self.before: dict[str, Callable[[], object]] = {}
         self.refusals: dict[
@@ -233,7 +234,7 @@ class Connection:
         each time they take longer."""
         machine = self._library.machine
         machine.calls['stats'] += 1
-        if not self._library.tells_disks:
+        if not (self._library.tells_disks and machine.is_defined):
             return []
         return [(Domain(machine), {
             'block.count': 1,
@@ -242,11 +243,14 @@ class Connection:
                 1e12 * WAIT_S * machine.calls['stats'] ** 2)})]
 
     def listAllDomains(self, flags: int) -> list[Domain]:
-        return [Domain(self._library.machine)]
+        machine = self._library.machine
+        return [Domain(machine)] if machine.is_defined else []
 
     def lookupByUUIDString(self, uuid: str) -> Domain | Odd:
         if uuid == ODD_UUID:
             return self._library.odd
+        if not self._library.machine.is_defined:
+            raise libvirtError('no', self._library.VIR_ERR_NO_DOMAIN)
         name = threading.current_thread().name
         self._library.machine.calls[f'in {name}'] += 1
         return Domain(self._library.machine)
@@ -320,6 +324,10 @@ class Libvirtd(fixtures.Fixture):
         """Let the driver know that something changed, and wait until it
         does."""
         self.happens('TUNABLE')
+        self.wait(until)
+
+    def wait(self, until: Callable[[], bool]) -> None:
+        """Wait until the driver knows something."""
         end_s = time.monotonic() + DEADLINE_S
         while not until():
             if time.monotonic() > end_s:

@@ -17,6 +17,7 @@ from scavenger_openstack.drivers.libvirt import balloon
 from scavenger_openstack.drivers.libvirt import metadata
 from scavenger_openstack import errors
 from scavenger_openstack.restore import cgroup
+from scavenger_openstack.tests import memories
 from scavenger_openstack.tests.unit.agent.limits import CORES
 from scavenger_openstack.tests.unit.agent.limits import gone
 from scavenger_openstack.tests.unit.agent.limits import LimitsTestCase
@@ -416,6 +417,62 @@ class Balloon(LimitsTestCase):
         self.told(7)
         self.assertEqual(1, self.tick((MEMORY, 2**29)).written)
         self.assertEqual(2**19, self.machine.balloon_kib)
+
+
+class Ended(LimitsTestCase):
+    """A VM that has ended leaves nothing behind that could add up: other
+    memories are bounded."""
+
+    def remembered(self) -> set[str]:
+        return memories.places(self.libvirtd.driver, UUID, (
+            'Ends', 'LogOnce', 'DomainCache._read_s'))
+
+    def end(self) -> None:
+        self.machine.is_defined = False
+        self.machine.stop()
+        self.libvirtd.tell(until=lambda: UUID
+                           not in self.libvirtd.driver._cache.snapshots)
+        self.libvirtd.driver.sample()
+        self.tick()
+        self.assertEqual({}, self.leases.held())
+        self.libvirtd.wait(until=lambda: not (
+            self.libvirtd.driver.sample() or self.remembered()))
+
+    def test_with_its_limits(self) -> None:
+        self.start()
+        self.libvirtd.driver.sample()
+        self.assertEqual(3, self.tick((MEMORY, 2**29), (CORES, 0.1),
+                                      (OPS, 10.0)).written)
+        self.assertNotEqual(set(), self.remembered())
+        self.end()
+
+    def test_before_it_is_followed(self) -> None:
+        self.start()
+        self.libvirtd.tell(until=lambda: UUID
+                           in self.libvirtd.driver._cache.snapshots)
+        self.machine.stop()
+        self.libvirtd.driver.sample()
+        self.end()
+
+    def test_while_a_limit_is_set(self) -> None:
+        self.start()
+        self.libvirtd.driver.sample()
+
+        def fail() -> None:
+            raise libvirtd.libvirtError('no')
+
+        self.machine.before['quota'] = fail
+        self.assertNotEqual([], self.tick((CORES, 0.1)).problems)
+        self.end()
+
+    def test_while_the_connection_is_lost(self) -> None:
+        """After its process, so that it was read twice more."""
+        self.start()
+        self.machine.stop()
+        self.libvirtd.tell(until=lambda: 'process' in self.logs.output)
+        self.machine.is_defined = False
+        self.libvirtd.driver._cache._lost(False)
+        self.libvirtd.wait(until=lambda: not self.remembered())
 
 
 class Foreign(LimitsTestCase):

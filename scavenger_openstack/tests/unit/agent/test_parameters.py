@@ -201,7 +201,7 @@ class ParametersTest(testtools.TestCase):
             'scavenger__use_ipc': 'maybe', 'scavenger__blind_ticks': 1.5,
             'cpi2__signal': 'x\ny', 'perfcloud__tau': 1.0, 'agent__host': 'x',
             'attribution__trial_samples': '1e400', 'x': 1.0,
-            'scavenger__demand_factor': ''}
+            'scavenger__min_headroom': ''}
         refused = self.follow(**wrong)
         self.assertEqual({f'parameter {name}' for name in self.names(wrong)},
                          refused.keys())

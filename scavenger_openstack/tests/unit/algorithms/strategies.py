@@ -71,7 +71,7 @@ params = st.builds(
     ipc_window_s=st.sampled_from((2.0, 3.0, 5.0)),
     ipc_quota_increase_cores=st.floats(0.01, 2.0),
     ipc_quota_decrease_factor=st.floats(1.01, 8.0),
-    min_headroom=amounts(0.2), demand_factor=st.floats(1.0, 4.0),
+    min_headroom=amounts(0.2), ipc_strict=st.booleans(),
     blind_ticks=st.integers(0, 4))
 """Everything that can be tuned, but with windows of a few samples."""
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import socket
 import time
@@ -124,6 +125,35 @@ class TestLinks(testtools.TestCase):
             self.assertEqual({'scv-none': 'eth7'}, sample.link_of)
         self.assertRaises(errors.ConfigError, self.host, 'links = eth7=5e6',
                           'interfaces = /batch/a=scv-none/eth8')
+
+    def test_page_cache_that_version_1_does_not_count(self) -> None:
+        """So no rule takes what background reads again for the foreground's.
+        """
+        self.tree.put('proc/self/mounts',
+                      'm /m cgroup rw,memory 0 0\nu /u cgroup2 rw 0 0\n')
+        for text, counted in (('total_workingset_refault_file 1', True),
+                              ('total_cache 1', False)):
+            self.tree.put('m/memory.stat', text)
+            self.assertEqual(counted, self.host().sample().refault_bytes
+                             is not None)
+
+    def test_page_cache_that_is_read_again(self) -> None:
+        """That of workloads is read while the host's count grows."""
+        self.tree.put('proc/self/mounts', 'm /m cgroup rw,memory 0 0\n'
+                      'c /c cgroup rw,cpuacct 0 0\n')
+        key = 'workingset_refault_file'
+        self.tree.put('m/memory.stat', f'total_{key} 0\n')
+        self.tree.put('m/batch/a/memory.usage_in_bytes', '1\n')
+        one, counts = self.host(), []
+        for tick in range(9):
+            self.tree.put('proc/vmstat', f'nr 1\n{key} {tick // 6}\n')
+            self.tree.put('m/batch/a/memory.stat',
+                          f'total_cache 1\ntotal_{key} {tick}\n')
+            self.tree.put('c/batch/a/cpuacct.usage', f'{tick}\n')
+            workload, = one.sample().workloads
+            counts.append((workload.refault_bytes or 0)
+                          // os.sysconf('SC_PAGE_SIZE'))
+        self.assertEqual([0, 1, 2, 2, 2, 2, 6, 7, 8], counts)
 
     def test_libvirt_that_is_started_later(self) -> None:
         one = self.host()

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import testtools
 
-from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import prerequisites
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
@@ -30,20 +29,17 @@ class TestPrerequisites(testtools.TestCase):
                 domains: Sequence[WorkloadSample] = (), *,
                 lacks: tuple[Knob, ...] = (), delays_off: str = '',
                 direct_off: str = '', counters_off: str = '',
-                llc_off: str = '', links: bool = True,
+                llc_off: str = '', links: bool = True, refaults: bool = True,
                 interfaces: Sequence[str] = (), libvirt: bool = False
                 ) -> tuple[str, ...]:
-        prerequisite_check = prerequisites.Prerequisites(
+        always, *missing = prerequisites.Prerequisites(
             protect, ['always'],
             lambda workload, knob: f'{workload} {knob}' if knob in lacks
-            else '', lambda: delays_off,
-            lambda: dict.fromkeys(Resource, direct_off),
-            lambda: counters_off, lambda: llc_off, links=links,
-            interfaces=interfaces, libvirt=libvirt)
-        self.assertEqual(('always',), prerequisite_check.missing)
-        prerequisite_check.check(cgroups, domains)
-        self.assertEqual('always', prerequisite_check.missing[0])
-        return prerequisite_check.missing[1:]
+            else '', delays_off, dict.fromkeys(Resource, direct_off),
+            counters_off, llc_off, links, refaults, interfaces,
+            libvirt).missing(cgroups, domains)
+        self.assertEqual('always', always)
+        return tuple(missing)
 
     def test_nothing_is_missing_without_background(self) -> None:
         self.assertEqual((), self.missing(
@@ -104,13 +100,9 @@ class TestPrerequisites(testtools.TestCase):
                 (Resource.MEMORY, True, BACK, 0),
                 (Resource.MEMORY, False, FORE, 0),
                 (Resource.CPU, False, BACK, 0)):
-            check = prerequisites.Prerequisites(
-                [protect], [], lambda *_: '', str, dict, str, str, links=True,
-                interfaces=(), libvirt=True)
-            check.refaults = refaults
-            check.check(samples(priority, '/a/b'), ())
-            self.assertEqual(count, check.missing.count(
-                prerequisites.NO_REFAULTS))
+            missing = self.missing([protect], samples(priority, '/a/b'),
+                                   refaults=refaults, libvirt=True)
+            self.assertEqual(count, missing.count(prerequisites.NO_REFAULTS))
 
     def test_counters_belong_to_the_cpus(self) -> None:
         batch, service = samples(BACK, '/b/a'), samples(FORE, '/s/f')
@@ -177,17 +169,3 @@ class TestPrerequisites(testtools.TestCase):
         self.assertIn('/b/c', found)
         self.assertEqual((), self.missing(
             [Resource.NETWORK], samples(BACK), samples(BACK, 'uuid')))
-
-    def test_it_looks_now_and_then(self) -> None:
-        looks = []
-
-        def lacks(workload: str, knob: Knob) -> str:
-            looks.append(knob)
-            return ''
-
-        prerequisite_check = prerequisites.Prerequisites(
-            [Resource.MEMORY], [], lacks, str, dict, str, str, links=True,
-            interfaces=(), libvirt=False)
-        for _ in range(base.RESCAN_TICKS + 1):
-            prerequisite_check.check(samples(BACK, '/b/a'), [])
-        self.assertEqual(2, len(looks))

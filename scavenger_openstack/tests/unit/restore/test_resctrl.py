@@ -44,6 +44,19 @@ class RemoveTest(testtools.TestCase):
         self.assertFalse(self.run_action())
         self.assertEqual({1}, self.resctrl.tasks('vm'))
 
+    def test_other_programs_are_kept_out(self) -> None:
+        """But no limit outlives its lease for a lock that another has."""
+        held = self.resctrl.locked_at()
+        for _ in range(2):
+            self.resctrl.control('scavenger')
+            self.assertTrue(self.run_action())
+        with self.resctrl.locked():
+            self.resctrl.control('scavenger')
+            self.assertTrue(self.run_action())
+        self.assertEqual([('rmdir', True)] * 3, [
+            change for change in held if change[0] == 'rmdir'])
+        self.assertFalse(self.resctrl.is_locked())
+
     def test_refused(self) -> None:
         for wrong in ({'dir': 'sys'}, {'dir': '/sys/../etc'}, {'dir': '/a//b'},
                       {'dir': None}, {'dir': '/a\n'}, {'group': 'vm'},

@@ -90,7 +90,7 @@ class TreeTest(testtools.TestCase):
         for _ in range(2):      # not before the lease has it
             fast.set(frozenset((1,)))
             self.assertEqual({1, 2}, self.host.set_of(BATCH))
-            theirs = fast.foreign()
+            theirs = fast.unleased()
         self.actuator.hold(*KEY, theirs)
         fast.refresh(self.leases.held()[KEY].original.actions)
         fast.set(frozenset((1,)))

@@ -67,18 +67,20 @@ class Group:
 
     def __init__(self) -> None:
         self.written: list[frozenset[int]] = []
-        self.is_grown = self.is_due = False
+        self.refreshed = 0
+        self.is_grown = self.is_due = self.is_set = False
+
+    def has(self, cpus: frozenset[int]) -> bool:
+        return self.is_set
 
     def set(self, cpus: frozenset[int]) -> None:
         self.written.append(cpus)
 
-    def foreign(self) -> dict[int, frozenset[int]]:
-        return {}
-
-    def grown(self) -> bool:
-        return self.is_grown
+    def unleased(self) -> dict[int, frozenset[int]] | None:
+        return {} if self.is_grown else None
 
     def refresh(self, leased: Sequence[base.RestoreAction]) -> bool:
+        self.refreshed += 1
         return self.is_due
 
 
@@ -97,6 +99,7 @@ class Host:
         self.holds = 0
         self.held_groups: set[str] = set()
         self.lost_keys: set[KnobKey] = set()
+        self.leased: dict[KnobKey, base.KnobState] = {}
         self.without_lease: set[str] = set()
 
     def fast_cpu_set(self, group: str) -> Group:
@@ -112,11 +115,13 @@ class Host:
         yield
 
     def held(self) -> dict[KnobKey, base.KnobState]:
-        return {(group, Knob.CPU_SET): base.KnobState(base.Setting(text, [{
-            'do': 'write', 'dir': group, 'inode': number,
-            'file': 'cpuset.cpus', 'text': text}]))
-                for number, (group, text) in enumerate(
-                    self.originals.items())}
+        for number, (group, text) in enumerate(self.originals.items()):
+            key = (group, Knob.CPU_SET)
+            if key not in self.leased or self.leased[key].original[0] != text:
+                self.leased[key] = base.KnobState(base.Setting(text, [{
+                    'do': 'write', 'dir': group, 'inode': number,
+                    'file': 'cpuset.cpus', 'text': text}]))
+        return self.leased
 
     def lost(self) -> set[KnobKey]:
         return self.lost_keys
@@ -359,6 +364,30 @@ class TestVms(IsolationTestCase):
         self.assertEqual(settle.NO_FAST_LOOP, self.follow(range(16), vm()))
         self.assertEqual('off: no watcher', self.state())
 
+    def test_a_lease_that_stays(self) -> None:
+        """Its set is not refreshed, unless something is lacking."""
+        self.start()
+        self.host.originals = {VM: '0-15', GROUP: '0-15'}
+        group = self.host.fast_cpu_set(VM)
+        self.follow(range(16), vm())    # from now on the original is parsed
+        for grown, text, refreshed in ((False, '0-15', 1), (True, '0-15', 2),
+                                       (False, '0-15', 2), (False, '0-7', 3)):
+            group.is_grown = grown
+            self.host.originals[VM] = text
+            self.follow(range(16), vm())
+            self.assertEqual(refreshed, group.refreshed)
+
+    def test_nothing_to_write(self) -> None:
+        self.start()
+        self.follow(range(16), vm())
+        self.last(VM)
+        group = self.host.groups[VM]
+        group.is_set, count = True, len(group.written)
+        Cpus.idle = frozenset()
+        self.last(GROUP)
+        self.assertEqual(count, len(group.written))
+        self.assertEqual('', self.facts('problem'))
+
     def test_pins(self) -> None:
         """Each has what is chosen of its own CPUs, or one of these."""
         self.start()
@@ -385,6 +414,9 @@ class TestVms(IsolationTestCase):
         self.follow(range(16), vm())
         self.assertEqual([set(range(4)), set(range(16))],
                          self.last(VM, GROUP))
+        self.host.originals[VM] = '4-7'
+        self.follow(range(16), vm())
+        self.assertEqual([set(range(4, 8))], self.last(VM))
 
     def test_pinned_to_cpus_of_others(self) -> None:
         """It is named, and has no lease."""

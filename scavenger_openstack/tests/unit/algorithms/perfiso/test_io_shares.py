@@ -11,6 +11,7 @@ import json
 import math
 from typing import Any
 
+import fixtures
 import testtools
 
 from scavenger_openstack.algorithms.perfiso.deficit import deficit
@@ -35,7 +36,7 @@ A = Workload('/batch/a', Priority.BACKGROUND)
 B = Workload('/batch/b', Priority.BACKGROUND, vcpus=3.0)
 VM = Workload('vm', Priority.FOREGROUND)
 SMALL = Params(wait_tolerance=0.1, wait_window_s=4.0, wait_smoothing=1,
-               deficit_window_s=2.0, loosen_share=1.0)
+               deficit_window_s=2.0)
 # Without a foreground the budget is just this.
 STATIC = dataclasses.replace(SMALL, max_ops_per_s=800.0)
 
@@ -63,7 +64,18 @@ def caps(decision: Decision) -> dict[str, Any]:
     return found
 
 
+def loosening(share: float) -> fixtures.Fixture:
+    """Limits rise by this share of the budget per tick."""
+    return fixtures.MonkeyPatch(
+        'scavenger_openstack.algorithms.perfiso.disk_shares.LOOSEN_SHARE',
+        share)
+
+
 class EquationsTest(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.useFixture(loosening(1.0))
     """Two ticks; A weighs 1 and does 100, then 300; B weighs 3 and does 300,
     then 100."""
 
@@ -112,6 +124,7 @@ class ControllerTest(testtools.TestCase):
 
     def setUp(self) -> None:
         super().setUp()
+        self.useFixture(loosening(1.0))
         self.use(SMALL)
 
     def use(self, params: Params) -> None:
@@ -198,13 +211,13 @@ class SharesTest(ControllerTest):
         self.assertEqual([478.0, 400.0, 400.0, 400.0], shares)
 
     def test_down_at_once_and_up_step_by_step(self) -> None:
-        self.use(dataclasses.replace(STATIC, loosen_share=0.1))
+        self.useFixture(loosening(0.1))
         for wanted in (90.0, 170.0, 250.0, 330.0):
             found = self.step(use(A, 800.0))
             self.assertEqual({A.id: wanted}, caps(found))
         limits = caps(self.step(use(A, 300.0), use(B, 600.0)))
         self.assertEqual(90.0, limits[B.id])
-        self.use(dataclasses.replace(STATIC, loosen_share=0.1))
+        self.use(STATIC)
         for _ in range(20):
             self.step(use(A, 800.0))
         before = caps(self.step(use(A, 800.0)))
@@ -214,8 +227,8 @@ class SharesTest(ControllerTest):
 
     def test_small_budgets_still_grow(self) -> None:
         low = dataclasses.replace(A, floor={OPS: 1.0})
-        self.use(dataclasses.replace(STATIC, max_ops_per_s=5.0,
-                                     loosen_share=0.01))
+        self.useFixture(loosening(0.01))
+        self.use(dataclasses.replace(STATIC, max_ops_per_s=5.0))
         found = [caps(self.step(use(low, 5.0)))[A.id] for _ in range(6)]
         self.assertEqual([2.0, 3.0, 4.0, 5.0, 5.0, 5.0], found)
 

@@ -461,16 +461,27 @@ class CpuTest(testtools.TestCase):
             self.assertAlmostEqual(wanted, a)
             self.assertAlmostEqual(0.1, b)
 
+    def test_no_ipc(self) -> None:
+        """Then it is not worked out either which of the background disturb
+        others; from the first IPC on it is, whatever follows."""
+        job = use(A, cpu_cores=1.0, llc_misses_per_s=1e9)
+        for cpi, known, verdict in ((None, 0, None), (0.5, 1, 'minimum'),
+                                    (None, 1, 'hold')):
+            found = self.step(job, use(VM, cpu_cores=1.0, cpi=cpi))
+            self.assertEqual(known, len(
+                self.controller.state()['contenders']))
+            self.assertEqual(verdict, found.facts['ipc'].get('verdict'))
+
     def test_ways_of_the_cache_by_ipc(self) -> None:
         """One limit for all background work, while it is tighter than none."""
         self.controller = Controller(dataclasses.replace(
-            SMALL, ipc_ways_increase=1.5))
+            SMALL, ipc_smoothing=1))
         seen = []
         for cpi in (*[0.5] * 7, 0.7):
             seen.append(value(self.step(
                 use(A, cpu_cores=1.0), use(B), use(VM, cpu_cores=1.0, cpi=cpi),
                 llc_ways=4), 'background', Knob.LLC_WAYS))
-        self.assertEqual([1, 1, 1, 2, None, None, None, 2], seen)
+        self.assertEqual([1, 1, 1, 2, 3, None, None, 1], seen)
 
     def test_no_ways_without_background_or_division(self) -> None:
         for params, ways, workloads in (

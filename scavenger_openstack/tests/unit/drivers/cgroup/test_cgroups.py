@@ -119,6 +119,36 @@ class TestSample(CgroupsCase):
         unknown, = driver.sample()
         self.assertIsNone(unknown.memory_bytes)
 
+    def refaults(self, driver: Cgroups, own: int, host: int | None) -> int:
+        """Return what is counted of a workload that runs, in pages."""
+        self.tree.put('c/batch/a/cpuacct.usage', f'{own}\n')
+        self.tree.put('m/batch/a/memory.stat', 'total_cache 1\n'
+                      f'total_workingset_refault_file {own}\n')
+        sample, = driver.sample(host)
+        page = os.sysconf('SC_PAGE_SIZE')
+        self.assertEqual(3 * page, sample.page_cache_bytes)
+        return (sample.refault_bytes or 0) // page
+
+    def test_page_cache_that_is_read_again(self) -> None:
+        """On version 1 it is read of a workload in the three ticks after the
+        host's count grew, and in one of eight: the file is a long one."""
+        self.tree.put('proc/self/mounts', 'm /m cgroup rw,memory 0 0\n'
+                      'c /c cgroup rw,cpuacct 0 0\n')
+        for path, text in (('memory.stat', 'total_workingset_refault_file 0'),
+                           ('batch/a/memory.usage_in_bytes', '99999'),
+                           ('batch/a/memory.numa_stat',
+                            'hierarchical_file=3 N0=3')):
+            self.tree.put(f'm/{path}', f'{text}\n')
+        self.tree.put('c/batch/a/cpuacct.usage', '0\n')
+        driver = self.driver()
+        self.assertEqual(
+            [1, 2, 3, 3, 3, 6, 7, 8, 8, 8, 11, 11],
+            [self.refaults(driver, own, 5 * (own > 5))
+             for own in range(1, 13)])
+        # Nor is it left out where the host does not count it.
+        self.assertEqual([*range(13, 20)], [
+            self.refaults(driver, own, None) for own in range(13, 20)])
+
     def test_counted_disks_can_be_chosen(self) -> None:
         self.tree.cgroup('/batch/a')
         sample, = self.driver(io_devices=['8:32']).sample()
@@ -853,8 +883,10 @@ class TestParsing(testtools.TestCase):
         for parse, text in (c.page_cache_v1, v1), (c.page_cache_v2, v2):
             values = self.parse(parse, text)
             self.assertEqual([30, 4 * page], [values[at] for at in both])
-            values = self.parse(parse, text.replace('_refault_file', ''))
-            self.assertEqual([30, None], [values[at] for at in both])
+            # Before Linux 5.9, and of version 1 before 6.1.
+            for name, refaults in ('_refault', 4 * page), ('', None):
+                values = self.parse(parse, text.replace('_refault_file', name))
+                self.assertEqual([30, refaults], [values[at] for at in both])
 
     def test_v1_throttle_counts(self) -> None:
         c = counters

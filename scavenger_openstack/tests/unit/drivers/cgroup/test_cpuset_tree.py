@@ -42,7 +42,7 @@ class OfflineCase(testtools.TestCase):
         self.set.set(frozenset(cpus))
 
     def foreign(self) -> list[frozenset[int]]:
-        return list(self.set.foreign().values())
+        return list((self.set.unleased() or {}).values())
 
     def read(self) -> set[int]:
         return cpusets.cpus_of(str(self.driver.read(BATCH, Knob.CPU_SET)))
@@ -50,13 +50,13 @@ class OfflineCase(testtools.TestCase):
     def test_what_the_kernel_takes_is_no_programs_write(self) -> None:
         self.give(4, 5, 6, 7)
         self.host.take_offline(6, 7)
-        self.assertEqual({}, self.set.foreign())
+        self.assertEqual([], self.foreign())
         self.assertEqual({4, 5, 6, 7}, self.read())
         self.set.refresh()
-        self.assertEqual({}, self.set.foreign())
+        self.assertEqual([], self.foreign())
         # Nor is it when they are back, which v1 gives to no group.
         self.host.bring_online(6)
-        self.assertEqual({}, self.set.foreign())
+        self.assertEqual([], self.foreign())
         self.assertEqual({4, 5, 6, 7}, self.read())
         self.host.bring_online(7)
         self.give(4, 5, 6, 7)
@@ -67,7 +67,7 @@ class OfflineCase(testtools.TestCase):
     def test_all_of_the_set_go(self) -> None:
         self.give(7)
         self.host.take_offline(7)
-        self.assertEqual({}, self.set.foreign())
+        self.assertEqual([], self.foreign())
         self.assertEqual({7}, self.read())
         self.give(1)
         self.assertEqual({1}, self.host.set_of(BATCH))
@@ -80,13 +80,29 @@ class OfflineCase(testtools.TestCase):
             self.assertEqual([theirs], self.foreign())
             self.assertEqual(theirs, self.read())
             self.set.refresh()
-            self.assertEqual({}, self.set.foreign())
+            self.assertEqual([], self.foreign())
             self.host.bring_online(7)
+
+    def test_another_program_sets_one_below(self) -> None:
+        """Between two ticks: it stays until the lease has it."""
+        self.give(0, 1, 2, 3)
+        for theirs in {2}, {1, 3}:
+            self.host.set_by_another('/batch/a/deep', theirs)
+            self.give(1, 2)
+            self.give(1, 2, 3)
+            self.assertEqual(theirs, self.host.set_of('/batch/a/deep'))
+            actions_ = self.set.actions([])
+            self.assertEqual(self.version == 1, self.set.refresh(actions_))
+            self.give(2, 3)
+            self.below('/batch/a/deep', theirs & {2, 3}, theirs)
+            self.give(0, 1, 2, 3)
+        if self.version == 1:
+            self.assertIn('1,3', [action['text'] for action in actions_])
 
     def test_another_program_after_the_kernel(self) -> None:
         self.give(4, 5, 6, 7)
         self.host.take_offline(7)
-        self.assertEqual({}, self.set.foreign())
+        self.assertEqual([], self.foreign())
         self.host.set_by_another(BATCH, {2})
         self.assertEqual([{2}], self.foreign())
 
@@ -95,7 +111,7 @@ class OfflineCase(testtools.TestCase):
         self.host.take_offline(7)
         self.give(6, 7)
         self.assertEqual({6}, self.host.set_of(BATCH) - {7})
-        self.assertEqual({}, self.set.foreign())
+        self.assertEqual([], self.foreign())
         self.give(5, 6)
         self.assertEqual({5, 6}, self.host.set_of(BATCH))
 
@@ -117,7 +133,7 @@ class OfflineCase(testtools.TestCase):
         for last in (7, 6):
             self.give(6, 7)
             self.host.take_offline(*range(last, 8))
-            self.assertEqual({}, self.set.foreign())
+            self.assertEqual([], self.foreign())
             self.set.refresh()
             self.host.bring_online(6, 7)
             self.give(2, 3, 6, 7)
@@ -134,7 +150,7 @@ class OfflineCase(testtools.TestCase):
         self.host.bring_online(7)
         fast.set(frozenset({6, 7}))
         self.below('/slice/jobs', {6}, {6, 7})
-        self.assertEqual({}, fast.foreign())
+        self.assertFalse(fast.unleased())
 
     def test_a_group_below_that_was_made_again(self) -> None:
         self.host.delete('/batch/a/deep')

@@ -42,7 +42,7 @@ class MemoryRootTest(testtools.TestCase):
         page = os.sysconf('SC_PAGE_SIZE')
         self.assertEqual((400 * MIB, 400 * MIB - used, 300 * MIB, 2 * page),
                          self.root().read())
-        # Kernels before 5.9 do not count what was read again.
+        # Some kernels do not count what was read again.
         self.host.write(TOP, 'memory.stat', 'inactive_file 1')
         found = self.root().read()
         assert found is not None
@@ -65,6 +65,21 @@ class MemoryRootTest(testtools.TestCase):
         self.host.put('proc/self/mounts', '')
         self.assertIsNone(self.root().read())
         self.assertIn('no memory controller', self.log.output)
+
+
+class RefaultsTest(testtools.TestCase):
+
+    def test_version_1_counts_them_or_not(self) -> None:
+        tree = self.useFixture(host_tree.Host())
+        for version, text, counted in (
+                (1, 'total_cache 7\ntotal_workingset_refault_file 0\n', True),
+                (1, 'total_cache 7\n', False), (1, '', True),
+                (2, 'anon 7\n', True)):
+            tree.put('m/memory.stat', text)
+            mount = cgroup_mounts.Mount(str(tree.root / 'm'), version)
+            self.assertEqual(counted,
+                             memory.counts_refaults({'memory': mount}), text)
+        self.assertTrue(memory.counts_refaults({}))
 
 
 class _Busy(cgroup_files.CgroupDirectory):

@@ -79,6 +79,35 @@ class PlacesTest(testtools.TestCase):
                 ('/san/disk', ('253:1',))):
             self.assertEqual(wanted, self.of(path), path)
 
+    def test_links(self) -> None:
+        """As that of instances_path to another disk; none is followed below a
+        mount of a network file system."""
+        for path, target in (
+                ('instances', 'var/lib/nova/instances'), ('far', '/raid'),
+                ('var/nova', '../raid/over'), ('loop1', 'loop2'),
+                ('loop2', '/loop1'), ('srv/two words/near', '/raid'),
+                ('volume', '/dev/none')):
+            link = self.root / path
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(target)
+        for path, wanted in (
+                ('/instances/uuid/disk', ('8:0', '8:16')),
+                ('/far/disk', ('8:32', '8:48')), ('/far', ('8:32', '8:48')),
+                ('/var/nova/disk', ('8:16',)), ('/var/disk', ('8:48',)),
+                ('/loop1/disk', ('8:0',)), ('/volume', ('',)),
+                ('/srv/two words/near/disk', ('',))):
+            self.assertEqual(wanted, self.of(path), path)
+
+    def test_in_a_container(self) -> None:
+        """Where the root is on no disk, but what a link leads to is."""
+        (self.root / 'instances').symlink_to('/raid')
+        self.write('proc/self/mountinfo', '\n'.join((
+            '22 1 0:40 / / rw - overlay overlay rw', *MOUNTS[1:])))
+        for path, wanted in (('/disk', ('',)),
+                             ('/instances/disk', ('8:32', '8:48')),
+                             ('/var/disk', ('8:48',))):
+            self.assertEqual(wanted, self.of(path), path)
+
     def test_what_is_not_told(self) -> None:
         for path in ('/srv/two words/disk', '/proc/x', 'disk', '', '/dev/none',
                      '/dev/x\0y'):

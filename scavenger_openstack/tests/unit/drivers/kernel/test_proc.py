@@ -57,6 +57,10 @@ class TestProc(testtools.TestCase):
                                 'workingset_refault_file 3\n')
         self.assertEqual((24684096 * 1024, 24375152 * 1024, 24435496 * 1024,
                           3 * os.sysconf('SC_PAGE_SIZE')), host.memory())
+        # Before Linux 5.9.
+        self.put('proc/vmstat', 'nr_free_pages 1\nworkingset_refault 5\n')
+        self.assertEqual(5 * os.sysconf('SC_PAGE_SIZE'),
+                         host.memory().refaults)
         self.put('proc/meminfo', MEMINFO.replace('24375152', '1000'))
         self.assertEqual(1000 * 1024, host.memory().available)
 

@@ -13,6 +13,7 @@ from scavenger_openstack.drivers.kernel import rtnetlink
 from scavenger_openstack.drivers.kernel import token_bucket
 from scavenger_openstack.drivers.network import egress
 from scavenger_openstack import errors
+from scavenger_openstack.tests import memories
 from scavenger_openstack.types import Knob
 
 RATE = Knob.EGRESS_BYTES_PER_S
@@ -75,6 +76,14 @@ class NetworkTestCase(testtools.TestCase):
         driver = egress.Network(links or {}, interfaces or {}, self.root)
         self.addCleanup(driver.close)
         return driver
+
+    def test_a_device_that_was_replaced_is_forgotten(self):
+        """As of a VM that is started again, with a new tap each time."""
+        driver = self.network(interfaces={'vm': 'lo'})
+        driver.read('vm', RATE)
+        self.assertNotEqual(set(), memories.places(driver, 'lo'))
+        driver.attach('vm', 'another')
+        self.assertEqual(set(), memories.places(driver, 'lo'))
 
     def speed(self, device, text):
         path = pathlib.Path(self.root, 'sys/class/net', device)

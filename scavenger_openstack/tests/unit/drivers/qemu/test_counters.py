@@ -69,6 +69,20 @@ class FilesTestCase(testtools.TestCase):
         self.addCleanup(found.close)
         return found
 
+    def counted(self, counters: DomainCounters, *threads: int) -> set[int]:
+        """Return the threads of which the waits count."""
+        counted = set()
+        for tid in threads:
+            before_s = self.sample(counters).run_delay_s
+            path = self.root / f'proc/{PID}/task/{tid}/schedstat'
+            run, waited, times = path.read_text().split()
+            path.write_text(f'{run} {int(waited) + 10 ** 9} {times}\n')
+            after_s = self.sample(counters).run_delay_s
+            assert before_s is not None and after_s is not None
+            if after_s > before_s:
+                counted.add(tid)
+        return counted
+
     def sample(self, counters: DomainCounters) -> WorkloadSample:
         found = counters.sample(VM, link_bytes=self.link_bytes)
         assert found is not None
@@ -108,7 +122,6 @@ class TestVersion1(FilesTestCase):
 
     def test_what_it_says(self) -> None:
         counters = self.counters(self.used)
-        self.assertEqual({0: 1160, 1: 1161}, counters.vcpu_threads)
         one = counters.sample(VM, (1.5, 20, 4096))
         assert one is not None
         self.assertEqual(
@@ -117,6 +130,7 @@ class TestVersion1(FilesTestCase):
              one.memory_bytes, one.io_wait_s, one.io_ops, one.io_bytes,
              one.net_tx_bytes, one.psi_cpu_s))
         self.assertEqual({}, one.caps_in_force)
+        self.assertEqual({1160, 1161}, self.counted(counters, 1160, 1161))
 
     def test_a_cgroup_that_is_gone_is_not_the_process(self) -> None:
         shutil.rmtree(self.root / 'cg/cpu/machine')
@@ -161,7 +175,6 @@ class TestVersion1(FilesTestCase):
         one = self.sample(counters)
         self.assertEqual((0.1, 0.05), (round(one.run_delay_s or 0, 6),
                                        one.throttled_s))
-        self.assertEqual(0.75, counters.vcpu_s)
 
     def test_throttled_counts_that_of_the_machine(self) -> None:
         self.put(f'cg/cpu/machine/{PLAIN}/cpu.stat',
@@ -172,21 +185,21 @@ class TestVersion1(FilesTestCase):
     def test_a_vcpu_that_comes_and_goes(self) -> None:
         counters = self.counters(self.used)
         self.vcpu(0, 1160, '2000000000 300000000 9')
-        self.assertEqual(1.0, self.delay(counters)[1])
+        self.assertEqual(0.1, self.delay(counters))
         self.vcpu(2, 1162, '9000000000 9000000000 9')
         counters.relist()
-        self.assertEqual((0.1, 1.0), self.delay(counters))
-        self.assertEqual({0: 1160, 1: 1161, 2: 1162}, counters.vcpu_threads)
+        self.assertEqual(0.1, self.delay(counters))
         self.vcpu(2, 1162, '9500000000 9100000000 9')
-        self.assertEqual((0.2, 1.5), self.delay(counters))
+        self.assertEqual(0.2, self.delay(counters))
         shutil.rmtree(self.root / f'cg/cpu/machine/{PLAIN}/vcpu2')
         counters.relist()
-        self.assertEqual((0.2, 1.5), self.delay(counters))
+        self.assertEqual(0.2, self.delay(counters))
         # Another thread for the same vCPU: not what the old one had.
         self.vcpu(0, 1170, '10 10 1')
         counters.relist()
-        self.assertEqual((0.2, 1.5), self.delay(counters))
-        self.assertEqual({0: 1170, 1: 1161}, counters.vcpu_threads)
+        self.assertEqual(0.2, self.delay(counters))
+        self.assertEqual({1170, 1161},
+                         self.counted(counters, 1160, 1170, 1161))
 
     def test_seen_while_it_starts(self) -> None:
         """The threads are there before their cgroups."""
@@ -194,32 +207,30 @@ class TestVersion1(FilesTestCase):
             shutil.rmtree(self.root / f'cg/cpu/machine/{PLAIN}/vcpu{vcpu}')
             self.task(1160 + vcpu, f'CPU {vcpu}/KVM', '5 5 5')
         counters = self.counters(self.used)
-        self.assertEqual({0: 1160, 1: 1161}, counters.vcpu_threads)
         for vcpu in (0, 1):
             self.vcpu(vcpu, 1160 + vcpu, '10 10 10', 1_000_000_000)
-        self.assertEqual(0.0, self.sample(counters).throttled_s)
+        first = self.sample(counters)
+        self.assertEqual((0.0, 1e-8), (first.throttled_s, first.run_delay_s))
         self.vcpu(1, 1161, '20 20 20', 3_000_000_000)
         self.assertEqual(2.0, self.sample(counters).throttled_s)
 
-    def delay(self, counters: DomainCounters) -> tuple[float, float]:
-        return (round(self.sample(counters).run_delay_s or 0, 6),
-                round(counters.vcpu_s, 6))
+    def delay(self, counters: DomainCounters) -> float:
+        return round(self.sample(counters).run_delay_s or 0, 6)
 
     def test_it_looks_now_and_then_without_being_told(self) -> None:
         counters = self.counters(self.used)
         self.vcpu(2, 1162, '0 0 0')
         for _ in range(domain_counters.RESCAN_TICKS):
             self.sample(counters)
-        self.assertIn(2, counters.vcpu_threads)
+        self.assertEqual({1162}, self.counted(counters, 1162))
         # One that is being made has a cgroup, and then a thread.
         self.put(f'cg/cpu/machine/{PLAIN}/vcpu3/tasks', '')
         counters.relist()
         self.sample(counters)
-        self.assertNotIn(3, counters.vcpu_threads)
         self.vcpu(3, 1163, '0 0 0')
         for _ in range(domain_counters.RESCAN_TICKS):
             self.sample(counters)
-        self.assertIn(3, counters.vcpu_threads)
+        self.assertEqual({1163}, self.counted(counters, 1163))
 
     def test_what_cannot_be_read_is_unknown(self) -> None:
         shutil.rmtree(self.root / 'cg/memory')
@@ -371,7 +382,7 @@ class TestOtherLayouts(FilesTestCase):
         self.task(1162, 'worker', '0 1 1')
         self.task(1163, 'SPICE Worker CPU 1/K', '0 1 1')
         counters = self.counters(self.mounts('unified', version=2))
-        self.assertEqual({0: 1160, 11: 1161}, counters.vcpu_threads)
+        self.assertEqual(0.0, self.sample(counters).run_delay_s)
         self.task(1160, 'CPU 0/KVM', '8000000000 1250000000 1')
         one = self.sample(counters)
         ticks = os.sysconf('SC_CLK_TCK')
@@ -379,14 +390,16 @@ class TestOtherLayouts(FilesTestCase):
             (200 / ticks, 0.25, None, 3072 * 1024),
             (one.cpu_s, one.run_delay_s, one.throttled_s, one.memory_bytes))
         self.assertIsNone(counters.machine)
+        self.assertEqual({1160, 1161}, self.counted(
+            counters, 1160, 1161, 1162, 1163))
         self.put(f'proc/{PID}/status', 'Name:\ta\n')
         one = self.sample(counters)
         self.assertEqual((None, None), (one.cpu_s, one.memory_bytes))
 
     def test_one_thread_for_all_vcpus(self) -> None:
         self.put(f'proc/{PID}/cgroup', '')
-        self.task(1160, 'ALL CPUs/TCG')
-        self.assertEqual({0: 1160}, self.counters({}).vcpu_threads)
+        self.task(1160, 'ALL CPUs/TCG', '0 0 0')
+        self.assertEqual({1160}, self.counted(self.counters({}), 1160))
 
     def test_an_ended_process_that_nothing_waited_for(self) -> None:
         self.put(f'proc/{PID}/cgroup', '')

@@ -5,12 +5,14 @@ versions of cgroups."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Sequence
 import pathlib
 from typing import Any
 
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import originals
+from scavenger_openstack.drivers.qemu import cpuset
 from scavenger_openstack import errors
 from scavenger_openstack.tests.leased import leased
 from scavenger_openstack.tests.unit.drivers import domain_cpusets
@@ -29,13 +31,18 @@ class FastCase(domain_cpusets.CpuSetCase):
     def tick(self) -> bool:
         """As the slow loop does: the lease, then the set follows it."""
         driver: Any = domain_cpusets.Knobs(self.cpus)
-        theirs = self.cpus.foreign() if self.state is not None else {}
+        theirs = (self.unleased() if self.state is not None else None) or {}
         state = (leased(driver, 'one', Knob.CPU_SET) if self.state is None
                  else originals.follow(driver, 'one', Knob.CPU_SET,
                                        self.state).state)
         self.state = base.KnobState(base.Setting(
             None, originals.within(state.original.actions, theirs)))
         return self.cpus.refresh(self.taken)
+
+    def unleased(self) -> Mapping[int, frozenset[int]] | None:
+        """As of the tick in which it is read."""
+        answers = (self.cpus.unleased() for _ in range(cpuset.READ_TICKS))
+        return next((sets for sets in answers if sets is not None), None)
 
     @property
     def taken(self) -> Sequence[base.RestoreAction]:
@@ -53,6 +60,8 @@ class FastCase(domain_cpusets.CpuSetCase):
 
 
 class Version1(FastCase):
+
+    written = f'{ONE}/vcpu0'
 
     def test_all_of_it_moves(self) -> None:
         self.assertTrue(self.due)
@@ -94,13 +103,13 @@ class Version1(FastCase):
     def test_a_pin_that_comes_while_it_is_leased(self) -> None:
         """In a tick, after it was asked what others wrote."""
         self.move(3, 4)
-        theirs = self.cpus.foreign()
+        theirs = self.cpus.unleased()
         self.host.set_by_another(f'{ONE}/vcpu0', {6})
         self.cpus.actions()
         self.cpus.refresh(self.taken)
         self.move(4)
         self.assertEqual([{4}, {6}], self.sets('vcpu1', 'vcpu0'))
-        self.assertEqual({}, theirs)
+        self.assertFalse(theirs)
         self.tick()
         self.move(4)
         self.assertEqual([{4}], self.sets('vcpu0'))
@@ -115,6 +124,39 @@ class Version1(FastCase):
         self.move(4, 5)
         self.assertEqual([{4, 5}, {4}], self.sets('vcpu1', 'vcpu0'))
         self.assertEqual([ALL, ALL, {4, 6}, ALL], self.end())
+
+    def test_read_in_turn(self) -> None:
+        """In one tick of eight, but in the next where a move met another
+        program's set: of a hundred VMs all took 3.5 ms in each tick."""
+        self.move(3)
+        turns = []
+        for number in range(2 * cpuset.READ_TICKS):
+            self.host.set_by_another(self.written, {number % 7})
+            if self.cpus.unleased() is not None:
+                turns.append(number)
+                self.cpus.refresh(self.taken)
+        self.assertEqual([turns[0], turns[0] + cpuset.READ_TICKS], turns)
+        for cpu in (7, 5, 7, 5):
+            self.host.set_by_another(self.written, {6})
+            self.move(cpu)
+            self.assertEqual([{6}], [
+                *map(set, (self.cpus.unleased() or {}).values())])
+            self.cpus.refresh(self.taken)
+            self.move(cpu)
+
+    def test_what_is_set(self) -> None:
+        """What another program has written since is in the way."""
+        self.move(3)
+        self.host.set_by_another(self.written, {4})
+        for cpus, is_set in ((3, True), (5, False)):    # as it was read last
+            self.assertEqual(is_set, self.cpus.has(frozenset({cpus})))
+        self.move(5)
+        self.assertFalse(self.cpus.has(frozenset({5})))
+        self.tick()
+        self.move(4, 5)
+        self.assertTrue(self.cpus.has(frozenset({4, 5})))
+        self.cpus.begin()
+        self.assertFalse(self.cpus.has(frozenset({4, 5})))
 
     def test_a_pin_to_what_was_set_last(self) -> None:
         self.move(3)
@@ -138,12 +180,12 @@ class Version1(FastCase):
         self.move(3)
         self.host.cgroup(f'{ONE}/vcpu2')
         for _ in range(2):
-            self.assertTrue(self.cpus.grown())
+            self.assertIsNotNone(self.unleased())
             self.cpus.refresh(self.taken)
         self.move(4)        # it has no lease yet
         self.assertEqual([{4}, ALL], self.sets('vcpu1', 'vcpu2'))
         self.assertTrue(self.tick())
-        self.assertFalse(self.cpus.grown())
+        self.assertIsNone(self.unleased())
         self.move(4)
         self.assertEqual([{4}], self.sets('vcpu2'))
         self.assertFalse(self.tick())
@@ -169,7 +211,7 @@ class Version1(FastCase):
         """No program's write."""
         self.move(3, 4)
         self.host.take_offline(4)
-        self.assertEqual({}, self.cpus.foreign())
+        self.assertFalse(self.unleased())
         self.tick()
         self.move(3, 5)
         self.assertEqual([{3, 5}] * 4, self.sets())
@@ -203,6 +245,7 @@ class Version2(Version1):
 
     version = 2
     line = '0::'
+    written = ONE
 
     def sets(self, *parts: str) -> list[set[int]]:
         """As the kernel works it out: within the set of the machine."""
@@ -256,7 +299,7 @@ class Version2(Version1):
 
     def test_a_pin_that_comes_while_it_is_leased(self) -> None:
         self.move(3, 4)
-        self.assertEqual({}, self.cpus.foreign())
+        self.assertFalse(self.unleased())
         self.host.set_by_another(ONE, {6})
         self.cpus.actions()
         self.cpus.refresh(self.taken)

@@ -6,7 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Collection
+from collections.abc import Iterator
+import contextlib
 import errno
+import fcntl
 import os
 import pathlib
 
@@ -81,6 +84,30 @@ class Resctrl(fixtures.Fixture):
         file = self.top / path.strip('/')
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text + '\n')
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """As another program, which changes groups."""
+        fd = os.open(self.top, os.O_RDONLY)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        finally:
+            os.close(fd)
+
+    def is_locked(self) -> bool:
+        try:
+            with self.locked():
+                return False
+        except BlockingIOError:
+            return True
+
+    def locked_at(self) -> list[tuple[str, bool]]:
+        """Return the changes from now on, and whether each had the lock."""
+        changes: list[tuple[str, bool]] = []
+        self.before = lambda change: changes.append((change,
+                                                     self.is_locked()))
+        return changes
 
     def read(self, path: str) -> str:
         return (self.top / path.strip('/')).read_text()

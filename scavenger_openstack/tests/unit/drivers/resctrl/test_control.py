@@ -18,6 +18,7 @@ from scavenger_openstack.drivers.direct import cache
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.qemu.cgroup_overlap import DomainCgroups
 from scavenger_openstack.drivers.resctrl import control
+from scavenger_openstack.drivers.resctrl import schemata
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit.drivers.resctrl import files
 from scavenger_openstack.types import HostSample
@@ -45,7 +46,7 @@ class WindowTest(testtools.TestCase):
                 (0x7f0, 2, 0, 0x030), (0x0f0, 9, 0, 0x0f0),
                 (0xf0f, 4, 0x00f, 0xf00), (0x1, 1, 1, 0x1)):
             self.assertEqual(f'{part:x}',
-                             f'{control.window(mask, ways, busy):x}')
+                             f'{schemata.window(mask, ways, busy):x}')
 
 
 class ControlTestCase(testtools.TestCase):
@@ -178,6 +179,27 @@ class ThreadsTest(ControlTestCase):
             self.control.follow(host('/hog'))
             rewritten += self.control.refresh(held).rewrite
         self.assertEqual([control.KEY] * 2, rewritten)
+
+
+class LockTest(ControlTestCase):
+    """Other programs, such as libvirt, look at all groups before they make
+    one."""
+
+    def test_groups_change_under_the_lock(self) -> None:
+        held = self.resctrl.locked_at()
+        self.limit(2)
+        self.resctrl.put('schemata', 'L3:0=7f0;1=7ff\nMB:0=100;1=100')
+        self.limit(2)
+        self.assertEqual({('mkdir', True), ('schemata', True)}, {
+            change for change in held if change[0] != 'tasks'})
+        self.assertFalse(self.resctrl.is_locked())
+
+    def test_another_program_has_it(self) -> None:
+        with self.resctrl.locked():
+            exc = self.assertRaises(errors.DriverError, self.limit, 2)
+            self.assertIn('another program has locked', str(exc))
+            self.assertFalse((self.resctrl.top / 'scavenger').exists())
+        self.limit(2)
 
 
 class CannotTest(ControlTestCase):

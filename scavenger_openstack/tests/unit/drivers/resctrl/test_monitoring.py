@@ -48,6 +48,14 @@ class GroupsTest(testtools.TestCase):
         groups.close()
         self.assertEqual([], self.resctrl.names())
 
+    def test_groups_change_under_the_lock(self) -> None:
+        held = self.resctrl.locked_at()
+        with self.resctrl.locked():
+            self.assertRaises(errors.DriverError, self.groups,
+                              web=frozenset((11,)))
+        self.groups(web=frozenset((11,)))
+        self.assertEqual([('mkdir', True), ('tasks', False)], held)
+
     def test_what_is_not_counted_now_is_not_0(self) -> None:
         """Neither of one of them, nor of all others then."""
         groups = self.groups(web=frozenset(), hog=frozenset())

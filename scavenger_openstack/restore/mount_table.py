@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The kernel's table of mounts; standard library only.
+
+Source: proc_pid_mountinfo(5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+import re
+from typing import NamedTuple
+
+_MOUNT = re.compile(r'\d+ \d+ (\d+:\d+) ([^ ]+) ([^ ]+) .*? - ([^ ]+) '
+                    r'([^ ]*) ')
+
+
+class Row(NamedTuple):
+    """A row of the kernel's table of mounts.
+
+    :ivar device: ``major:minor``
+    :ivar part: the directory of the file system that is mounted, ``/`` for
+        all of it
+    """
+
+    device: str
+    part: str
+    point: str
+    kind: str
+    source: str
+
+
+def rows(table: str = '/proc/self/mountinfo') -> Iterator[Row]:
+    """Return all mounts; a later one may hide others.
+
+    :raises OSError: the table cannot be read.
+    """
+    with open(table, errors='surrogateescape', newline='\n') as file:
+        for line in file:
+            row = _MOUNT.match(line)
+            if row:
+                yield Row(*map(unescape, row.groups()))
+
+
+def unescape(path: str) -> str:
+    """Return a path of the kernel's lists of mounts as it is."""
+    return re.sub(r'\\([0-7]{3})', lambda m: chr(int(m[1], 8)), path)
