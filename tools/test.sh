@@ -115,11 +115,11 @@ if [ "$(id -u)" != 0 ] && [ -z "$only" ]; then
     echo "== not root: functional tests will be skipped"
 fi
 
-# Stages.  Agents, demos and VMs wait more than they work: each kind in turn,
-# beside the other kinds, each worker with about the same time (a test says
-# its own, tools/results.py prints it).  What is of no kind runs in the last
-# one.  At the end, by itself, what others would notice: the demo, whose hog
-# has the highest CPU weight, and an OpenStack of many processes.
+# Stages.  Agents and VMs wait more than they work: each kind in turn, beside
+# the other kinds, each worker with about the same time (tools/results.py prints
+# that of each test).  What is of no kind runs in the last one.  Then what others
+# would notice: an OpenStack of many processes, and by itself at the end the
+# demo, whose hog has the highest CPU weight.
 load='test_(attribution|attribution_odd|delay_.*|embedded|kills'
 load+='|running|cpu_waits|d(irect|isk)_evidence|disk_waits)\.'
 vms='test_(libvirt_(limits|lines|host|counters|odd|xml)|hypervisor'
@@ -131,7 +131,8 @@ agents+='|recording|signals|stop.*|sync|threads)\.'
 control='test_(api|broker_rights|commands|commands_refused|conductor|manage'
 control+='|nova|placement|servers)\.'
 guests='test_guest_.*\.'
-alone='test_(demo|openstack(_[a-z]+)?)\.'
+openstack='test_openstack(_[a-z]+)?\.'
+demo='test_demo\.'
 cat >"$scratch/workers" <<END
 - worker: ['functional\.test_guest_(cpus|demo|image)\.']
 - worker: ['functional\.test_guest_(?!cpus|demo|image)']
@@ -151,8 +152,8 @@ unit() {
     tests unit /unit --concurrency "$(($(nproc) + 1))"
 }
 
-# What measures nothing here takes the CPUs that the functional tests leave:
-# linters, then the unit tests, whose results are printed when both have ended.
+# What measures nothing here takes the CPUs that the others leave: linters, then
+# the unit tests.  What came of them is printed before the demo.
 # The second stestr has a directory of its own: two do not share one.
 beside() {
     local in_group=--foreground repository=$scratch
@@ -167,18 +168,20 @@ everything() {
     trap 'exit 130' INT TERM
     : >"$scratch/said"
     : >"$scratch/subunit"
-    timeout "$((limit_s + 900))" env --default-signal=INT nice -n 3 \
+    timeout "$((limit_s + 900))" env --default-signal=INT nice -n 5 \
         bash -c beside &
     other=$!
     trap 'kill "$other" 2>/dev/null || true' EXIT
     tests functional /functional --worker-file "$scratch/workers" \
-        --exclude-regex "tests\.functional\.$alone"
+        --exclude-regex "tests\.functional\.($openstack|$demo)"
+    tests OpenStack /functional --serial \
+        --exclude-regex "tests\.functional\.(?!$openstack)"
     wait "$other" || echo 'fail unit tests and checks: not run to the end' \
         >>"$checks"
     cat "$scratch/said" >&2
     cat "$scratch/subunit"
-    tests 'demo and OpenStack' /functional --serial \
-        --exclude-regex "tests\.functional\.(?!$alone)"
+    tests demo /functional --serial \
+        --exclude-regex "tests\.functional\.(?!$demo)"
     # The oldest Nova that is supported, too.
     if [ "${SCAVENGER_TESTS:-}" = all ] && [ -z "$regex" ]; then
         SCAVENGER_NOVA=32.0.0 tests 'Nova 32' /functional --serial \

@@ -543,5 +543,6 @@ class ConductorsOnPostgreSql(Processes, databases.PostgreSql):
     pass
 
 
+@tiers.only_in_all('processes of conductors share MariaDB in the gate')
 class ConductorsOnSqlite(Processes, databases.Sqlite):
     """One host with a broker."""
