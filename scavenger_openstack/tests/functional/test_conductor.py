@@ -507,7 +507,7 @@ class ConductorsOnMariaDb(Processes, databases.MariaDb):
                                                          str(path)))
             conductor = self.start('-c', (
                 'from scavenger_openstack.cmd import conductor\n'
-                'conductor.LOOK_S = 0.1\nconductor.main()'))
+                'conductor.CHECK_S = 0.1\nconductor.main()'))
             self.assertEqual(b'READY=1', ear.recv(1000))
             while (heard := ear.recv(1000)) != (
                     b'WATCHDOG=1\nSTATUS=takes reports'):
