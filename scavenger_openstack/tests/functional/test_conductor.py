@@ -454,8 +454,14 @@ class ConductorsOnMariaDb(Processes, databases.MariaDb):
         self.assertNotIn('Traceback', self.log.read_text())
 
     def refused(self) -> str:
-        """The line of a conductor that ends since its broker refuses it."""
-        conductor = self.start()
+        """The line of a conductor that ends since its broker refuses it.
+
+        It waits a second for each answer, and no longer.
+        """
+        conductor = self.start('-c', (
+            'import sys\nfrom scavenger_openstack.cmd import conductor\n'
+            'from scavenger_openstack import rpc\nrpc.TIMEOUT_S = 1.0\n'
+            'sys.exit(conductor.main())'))
         self.assertEqual(1, conductor.wait(2 * START_S))
         log = self.log.read_text()
         self.assertNotIn('calls are taken', log)
