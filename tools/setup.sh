@@ -116,10 +116,14 @@ install() {
     services_as_before
 }
 
-# The interpreter that a virtual environment can be made from, or nothing.
+# The interpreter that a virtual environment can be made from, or nothing.  That
+# of the distribution first: the Debian packages run on it, and it is compiled
+# with profiles, so that the tests take a fifth less CPU time than with what
+# pyenv compiles.
 find_python() {
     local name path
-    for name in python3 python3.14 python3.13 python3.12 python3.11; do
+    for name in /usr/bin/python3 python3 python3.14 python3.13 python3.12 \
+            python3.11; do
         path=$(command -v "$name") || continue
         "$path" - 2>/dev/null <<'PY' && return
 import ensurepip, sys, venv

@@ -93,17 +93,18 @@ static_checks() {
 
 # Run some of the tests; print subunit.  stestr ends with 1 when nothing
 # matches, which is no fault when only some tests are asked for.  A test that
-# hangs must not keep the summary: after 45 minutes, four times what a stage
-# takes here and more than the slowest emulated guest may, what is still running
-# is interrupted.  In a process group of its own Ctrl-C would not reach it.
+# hangs must not keep the summary: what still runs after some four times what a
+# stage takes here is interrupted.  In a process group of its own Ctrl-C would
+# not reach it.
 tests() {
-    local which=$1 path=$2 code=0 group=
-    local TIMEFORMAT="== $1 tests: %0R s, CPU %0U + %0S s"
+    local which=$1 path=$2 code=0 group=${in_group:-}
+    local TIMEFORMAT="== $which tests: %0R s, CPU %0U + %0S s"
     shift 2
     [ ! -t 2 ] || group=--foreground
     echo "== $which tests" >&2
-    time timeout $group --signal=INT --kill-after=60 2700 \
-        stestr --test-path "scavenger_openstack/tests$path" run --subunit \
+    time timeout $group --signal=INT --kill-after=60 "$limit_s" \
+        stestr --test-path "scavenger_openstack/tests$path" \
+        ${repository:+--repo-url "$repository"} run --subunit \
         "$@" ${regex:+"$regex"} || code=$?
     if [ $code -gt 1 ] || { [ $code = 1 ] && [ -z "$regex" ]; }; then
         echo "fail $which tests: could not be run to the end" >>"$checks"
@@ -114,70 +115,83 @@ if [ "$(id -u)" != 0 ] && [ -z "$only" ]; then
     echo "== not root: functional tests will be skipped"
 fi
 
-# Stages.  Beside the unit tests run those that measure nothing here and
-# use only what they have made.  The others have agents, demos, and VMs that
-# wait more than they work: each kind in turn, beside the other kinds.  At the
-# end, by itself, what others would notice: the demo, whose hog has the highest
-# CPU weight, and an OpenStack of many processes.
-control='(api|commands|commands_refused|conductor|manage|nova|placement|servers)'
-kills='(database|kills|simulate)'
-first="test_(guest_.*|$kills|libvirt_kills|tap_kills|$control)\."
-cat >"$scratch/first" <<END
+# Stages.  Agents and VMs wait more than they work: each kind in turn, beside
+# the other kinds, each worker with about the same time (tools/results.py prints
+# that of each test).  What is of no kind runs in the last one.  Then what others
+# would notice: an OpenStack of many processes, and by itself at the end the
+# demo, whose hog has the highest CPU weight.
+load='test_(attribution|attribution_odd|delay_.*|embedded|kills'
+load+='|running|cpu_waits|d(irect|isk)_evidence|disk_waits)\.'
+vms='test_(libvirt_(limits|lines|host|counters|odd|xml)|hypervisor'
+vms+='|claims|hostile|leases|observe|privileges|tap.*|watcher)\.'
+libvirtd='test_(conductor_faults|database|simulate'
+libvirtd+='|libvirt(_(changes|faults|kills|life|restore|versions|words))?)\.'
+agents='test_(agent|fresh_install|history|ibench|lapse|page_cache|priority'
+agents+='|recording|signals|stop.*|sync|threads)\.'
+control='test_(aggregates|api|broker_rights|commands|commands_refused|conductor'
+control+='|manage|nova|placement|servers)\.'
+guests='test_guest_.*\.'
+openstack='test_openstack(_[a-z]+)?\.'
+demo='test_demo\.'
+cat >"$scratch/workers" <<END
 - worker: ['functional\.test_guest_(cpus|demo|image)\.']
 - worker: ['functional\.test_guest_(?!cpus|demo|image)']
-- worker: ['functional\.test_$kills\.']
-- worker: ['functional\.test_tap_kills\.', 'tests\.unit\.[^a-c]']
-- worker: ['functional\.test_libvirt_kills\.', 'tests\.unit\.[a-c]']
-- worker: ['functional\.test_$control\.']
-END
-load='test_(attribution|attribution_odd|delay_.*|embedded'
-load+='|running|cpu_waits|d(irect|isk)_evidence|disk_waits)\.'
-vms='test_(libvirt_(limits|lines|host|counters|odd|xml)|hypervisor)\.'
-libvirtd='test_(conductor_faults'
-libvirtd+='|libvirt(_(changes|faults|life|restore|versions|words))?)\.'
-alone='test_(demo|openstack(_[a-z]+)?)\.'
-agents='test_(agent|claims|fresh_install|history|hostile|lapse|leases|observe'
-agents+='|privileges|recording|signals|stop.*|tap.*|watcher)\.'
-cat >"$scratch/second" <<END
 - worker: ['functional\.$load']
 - worker: ['functional\.$vms']
 - worker: ['functional\.$libvirtd']
 - worker: ['functional\.$agents']
-- worker: ['functional\.(?!$load|$vms|$libvirtd|$agents)']
+- worker: ['functional\.$control']
+- worker: ['functional\.(?!$load|$vms|$libvirtd|$agents|$control|$guests)']
+END
+cat >"$scratch/units" <<END
+- worker: ['tests\.unit\.[a-c]']
+- worker: ['tests\.unit\.[^a-c]']
 END
 # Some unit tests wait: one worker more than there are CPUs.
 unit() {
     tests unit /unit --concurrency "$(($(nproc) + 1))"
 }
 
-# The checks run beside tests that wait more than they work, in a process
-# group that ends with this one.
+# What measures nothing here takes the CPUs that the others leave: linters, then
+# the unit tests.  What came of them is printed before the demo.
+# The second stestr has a directory of its own: two do not share one.
+beside() {
+    local in_group=--foreground repository=$scratch
+    [ -n "$regex" ] || static_checks >"$scratch/said" 2>&1
+    tests unit /unit --worker-file "$scratch/units" >"$scratch/subunit"
+}
+
+# In a process group that ends with this one, and in which SIGINT is not
+# ignored, as bash has it in what runs in the background.
 everything() {
-    local checking=
+    local other
     trap 'exit 130' INT TERM
-    if [ -z "$regex" ]; then
-        timeout 900 bash -c static_checks >"$scratch/said" 2>&1 &
-        checking=$!
-        trap 'kill "$checking" 2>/dev/null || true' EXIT
-    fi
-    tests 'unit and waiting' '' --worker-file "$scratch/first" \
-        --exclude-regex "tests\.functional\.(?!$first)"
-    if [ -n "$checking" ]; then
-        wait "$checking" || echo 'fail checks: not run to the end' >>"$checks"
-        cat "$scratch/said" >&2
-    fi
-    tests functional /functional --worker-file "$scratch/second" \
-        --exclude-regex "tests\.functional\.($first|$alone)"
-    tests 'demo and OpenStack' /functional --serial \
-        --exclude-regex "tests\.functional\.(?!$alone)"
+    : >"$scratch/said"
+    : >"$scratch/subunit"
+    timeout "$((limit_s + 900))" env --default-signal=INT nice -n 5 \
+        bash -c beside &
+    other=$!
+    trap 'kill "$other" 2>/dev/null || true' EXIT
+    tests functional /functional --worker-file "$scratch/workers" \
+        --exclude-regex "tests\.functional\.($openstack|$demo)"
+    tests OpenStack /functional --serial \
+        --exclude-regex "tests\.functional\.(?!$openstack)"
+    wait "$other" || echo 'fail unit tests and checks: not run to the end' \
+        >>"$checks"
+    cat "$scratch/said" >&2
+    cat "$scratch/subunit"
+    tests demo /functional --serial \
+        --exclude-regex "tests\.functional\.(?!$demo)"
     # The oldest Nova that is supported, too.
     if [ "${SCAVENGER_TESTS:-}" = all ] && [ -z "$regex" ]; then
         SCAVENGER_NOVA=32.0.0 tests 'Nova 32' /functional --serial \
             --exclude-regex 'tests\.functional\.(?!test_(nova|openstack)\.)'
     fi
 }
-export checks
-export -f check static_checks docs shell_syntax
+limit_s=2700
+[ "${SCAVENGER_TESTS:-}" != all ] || limit_s=5400
+export checks limit_s regex scratch
+export -f beside check static_checks docs shell_syntax tests
 
 # Hundreds of tests start a process of the product: none of them compiles it,
 # also where PYTHONDONTWRITEBYTECODE is set.

@@ -100,6 +100,12 @@ def play(kept: Kept, tasks: Sequence[compare.Task], jobs: int) -> None:
         progress.end()
 
 
+def ends(own: Sequence[compare.Task]) -> Sequence[compare.Task]:
+    """Return the first and the last task of a scenario, which may be the
+    same: the oracle plays the one, and perhaps not the other."""
+    return own[::max(1, len(own) - 1)]
+
+
 def estimate(kept: Kept, tasks: Mapping[str, Sequence[compare.Task]],
              jobs: int) -> float:
     """Minutes that the tasks which are not done yet will take."""
@@ -253,8 +259,8 @@ def main() -> int:
         compare.Task(0, one, seed, compare.CONTROLLERS
                      if seed < oracle_seeds else some)
         for seed in range(chosen.seeds)] for one in scenarios}
-    play(kept, [task for own in tasks.values()
-                for task in (own[0], own[-1])], chosen.jobs)
+    play(kept, [task for own in tasks.values() for task in ends(own)],
+         chosen.jobs)
     minutes = estimate(kept, tasks, chosen.jobs)
     print(f'about {minutes:.0f} minutes to go with {chosen.jobs} processes'
           + ('' if minutes <= BUDGET_MIN else

@@ -359,8 +359,8 @@ def broken_package(directory: pathlib.Path, file: str,
     :raises AssertionError: the place to break was not found.
     """
     source = pathlib.Path(base.__file__).parents[2]
-    shutil.copytree(source, directory / source.name,
-                    ignore=shutil.ignore_patterns('__pycache__'))
+    # With what is compiled, which many of its processes import.
+    shutil.copytree(source, directory / source.name)
     path = directory / source.name / file
     text = path.read_text()
     for before, after in changes:

@@ -454,8 +454,14 @@ class ConductorsOnMariaDb(Processes, databases.MariaDb):
         self.assertNotIn('Traceback', self.log.read_text())
 
     def refused(self) -> str:
-        """The line of a conductor that ends since its broker refuses it."""
-        conductor = self.start()
+        """The line of a conductor that ends since its broker refuses it.
+
+        It waits a second for each answer, and no longer.
+        """
+        conductor = self.start('-c', (
+            'import sys\nfrom scavenger_openstack.cmd import conductor\n'
+            'from scavenger_openstack import rpc\nrpc.TIMEOUT_S = 1.0\n'
+            'sys.exit(conductor.main())'))
         self.assertEqual(1, conductor.wait(2 * START_S))
         log = self.log.read_text()
         self.assertNotIn('calls are taken', log)
@@ -507,7 +513,7 @@ class ConductorsOnMariaDb(Processes, databases.MariaDb):
                                                          str(path)))
             conductor = self.start('-c', (
                 'from scavenger_openstack.cmd import conductor\n'
-                'conductor.LOOK_S = 0.1\nconductor.main()'))
+                'conductor.CHECK_S = 0.1\nconductor.main()'))
             self.assertEqual(b'READY=1', ear.recv(1000))
             while (heard := ear.recv(1000)) != (
                     b'WATCHDOG=1\nSTATUS=takes reports'):
@@ -543,5 +549,6 @@ class ConductorsOnPostgreSql(Processes, databases.PostgreSql):
     pass
 
 
+@tiers.only_in_all('processes of conductors share MariaDB in the gate')
 class ConductorsOnSqlite(Processes, databases.Sqlite):
     """One host with a broker."""

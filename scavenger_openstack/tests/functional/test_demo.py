@@ -78,7 +78,7 @@ class DemoTest(demos.DemoTestCase):
         self.assert_gone(name, pids)
 
     def test_interrupted_while_the_hog_runs(self) -> None:
-        process = self.start()
+        process = self.start_short()
         name = self.name_of(process)
         pids = self.wait_for_group(name, play.HOG)
         process.send_signal(signal.SIGTERM)

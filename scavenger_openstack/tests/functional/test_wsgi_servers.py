@@ -24,6 +24,7 @@ from scavenger_openstack.db import enrollment
 from scavenger_openstack.db import tables
 from scavenger_openstack.tests.functional.servers import databases
 from scavenger_openstack.tests.functional.servers import process
+from scavenger_openstack.tests import tiers
 from scavenger_openstack.tests.unit.conductor import cloud
 from scavenger_openstack.wire import codec
 
@@ -158,6 +159,7 @@ class Server(cloud.Mixin, databases.Sqlite):
     def test_the_api_under_uwsgi(self) -> None:
         self.check_api(self.uwsgi('uwsgi-api.ini.example', API_PORT))
 
+    @tiers.only_in_all('uWSGI serves the same applications in the gate')
     def test_the_api_under_gunicorn(self) -> None:
         self.check_api(self.gunicorn('scavenger-api.service.example',
                                      API_PORT))
@@ -166,6 +168,7 @@ class Server(cloud.Mixin, databases.Sqlite):
         self.check_conductor(self.uwsgi('uwsgi-conductor.ini.example',
                                         CONDUCTOR_PORT))
 
+    @tiers.only_in_all('uWSGI serves the same applications in the gate')
     def test_the_conductor_under_gunicorn(self) -> None:
         self.check_conductor(self.gunicorn(
             'scavenger-conductor-http.service.example', CONDUCTOR_PORT))

@@ -17,6 +17,7 @@ from scavenger_openstack.algorithms import profile_estimate
 from scavenger_openstack.algorithms.profile_estimate import Target
 from scavenger_openstack.laboratory import bench
 from scavenger_openstack.laboratory import catalogue
+from scavenger_openstack.laboratory import compare
 from scavenger_openstack.simulator import scenario
 from scavenger_openstack.tests.unit.benchmarks import scripts
 from scavenger_openstack.types import Knob
@@ -208,3 +209,16 @@ class ConstantTest(Simulated):
                          [step(9.0, rates), step(10.0, rates)])
         low, _ = self.capped_runs.constant({key: 0.001}, 0.0)(0.0, rates)
         self.assertEqual(bench.FLOORS[Knob.CPU_CORES], low[key])
+
+
+class ScoreboardTest(testtools.TestCase):
+
+    def test_what_is_played_to_estimate_the_rest(self) -> None:
+        """No task twice, also where a scenario has one seed."""
+        scripts.use(self, FOLDER)
+        scoreboard = importlib.import_module('scoreboard')
+        [cpu] = catalogue.find(['cpu-antagonist'])
+        tasks = [compare.Task(0, cpu, seed, ('none',)) for seed in range(4)]
+        for seeds, played in ((1, [0]), (2, [0, 1]), (4, [0, 3])):
+            self.assertEqual(played, [
+                task.seed for task in scoreboard.ends(tasks[:seeds])])
