@@ -90,7 +90,6 @@ def measure(tree: base.CgroupTree, held: leases.Leases,
         for name, vm in sets.items():
             if vm.unleased() is not None:
                 raise RuntimeError(f'{name}: another program changed it')
-            vm.refresh(held.held()[name, Knob.CPU_SET].original.actions)
         ticks.append(time.thread_time() - began)
     print(f'cgroup v{tree.version}, {args.vms} VMs with {args.vcpus} vCPUs, '
           f'us per VM: {1e6 * statistics.median(moves) / args.vms:.0f} '

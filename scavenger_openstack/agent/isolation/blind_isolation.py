@@ -87,12 +87,14 @@ class BlindIsolation:
                held_back: bool, leaser: Leaser) -> settle.FastLoopState:
         """Bring the fast loop up to date; return what it does from now on."""
         self._observing = False
+        enforce = self.mode is types.Mode.ENFORCE and not held_back
+        if self._is_off(rates, enforce):
+            return self._does()
         groups = [group for group in scavenger.groups(
             rated for rated in rates.workloads
             if rated.workload.priority is types.Priority.BACKGROUND)
             if group not in self.exempt]
-        enforce = self.mode is types.Mode.ENFORCE and not held_back
-        if not self._may_run(rates, bool(groups), enforce):
+        if not self._may_run(rates, bool(groups)):
             return self._does()
         try:
             bounds, due = self._bounds(wishes, rates, groups,
@@ -111,10 +113,9 @@ class BlindIsolation:
         return (settle.NO_FAST_LOOP if self._fast is None
                 else settle.FastLoopState(self._sets.groups, floors))
 
-    def _may_run(self, rates: types.Rates, has_groups: bool, enforce: bool
-                 ) -> bool:
-        """Return whether the fast loop may run, or be previewed; end it if
-        not."""
+    def _is_off(self, rates: types.Rates, enforce: bool) -> bool:
+        """Return whether there is no buffer on this host; if so, end the fast
+        loop."""
         if not enforce:
             self._failing = False
             self._wait_s = self._retry_s = 0.0
@@ -125,7 +126,12 @@ class BlindIsolation:
             self.stop('off' if self.mode is types.Mode.OFF else
                       f'off: buffer_cores is 0 on {count} CPUs, '
                       'cpu.idle is used instead')
-            return False
+            return True
+        return False
+
+    def _may_run(self, rates: types.Rates, has_groups: bool) -> bool:
+        """Return whether the fast loop may run, or be previewed; end it if
+        not."""
         problem = self._problem()
         failed = self._fast is not None and bool(self._fast.problem)
         if has_groups and not problem and rates.time_s >= self._retry_s:
