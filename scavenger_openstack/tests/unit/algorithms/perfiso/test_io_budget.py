@@ -48,7 +48,8 @@ def rate(workload: Workload, wait_ms: float | None,
     """A new measurement: no two of them are the very same number."""
     wait_s = None if wait_ms is None else wait_ms * MS
     return WorkloadRates(
-        workload, 1.0, cores, None, run_delay, io_ops_per_s=ops, io_wait_s_per_op=wait_s and (
+        workload, 1.0, cores, None, run_delay, io_ops_per_s=ops,
+        io_wait_s_per_op=wait_s and (
             wait_s * (1 + next(TURNS) % 99 * 1e-14)))
 
 
