@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import math
 from typing import Any
 
 from scavenger_openstack.algorithms import allowance
@@ -75,6 +76,7 @@ class CapControl:
         self._owner = owner
         self.antagonists: dict[KnobKey, Antagonist] = {}
         self._good: dict[KnobKey, dict[Pair, GoodLimit]] = {}
+        self._uses: Mapping[KnobKey, float] = {}
         self._set_s: collections.deque[float] = collections.deque()
         self.tally, self.allowance = Tally(), allowance.Allowance()
         self.tune(**options)
@@ -229,6 +231,7 @@ class CapControl:
                 antagonist.move(Event.NOT_HELD_AGAIN
                                 if limit.again and key in self._good
                                 else Event.NOT_HELD)
+        self._uses = obeyed
         self._judge(now, obeyed, effects)
         for key, _, limit in self._limited():
             if key in obeyed:
@@ -388,13 +391,31 @@ class CapControl:
                 return
             if all(each.at_ease and each not in effects.limited
                    for each in antagonist.trials):
+                before = limit.cap.value
                 antagonist.move(Event.AT_EASE, use=use, room=min(
                     [each.room for each in antagonist.trials], default=1.0))
+                self._scale(effects, antagonist.trials,
+                            limit.cap.value - before)
         limit.loose = (limit.loose + 1 if limit.cap.value >= LOOSE * use
                        else 0)
         if limit.loose >= min(MOST_LOOSE_SAMPLES,
                               LOOSE_SAMPLES * 2 ** antagonist.returns):
             self._remember(now, key, limit.cap.good, Event.RESTS)
+
+    def _scale(self, effects: Effects, disturbances: Collection[Disturbance],
+               more: float) -> None:
+        """Expect of victims to suffer in proportion to what those that are
+        limited for them may use.
+
+        :param more: what one of them may use from now on, beyond before
+        """
+        for disturbance in disturbances:
+            used = math.fsum(
+                self._uses.get(key, 0.0) for key, antagonist, _
+                in self._limited() if disturbance in antagonist.trials)
+            if used > 0:
+                effects.scaled[disturbance] = max(0.0, effects.scaled.get(
+                    disturbance, 1.0) + more / used)
 
     def _probes(self, antagonist: Antagonist) -> bool:
         """Whether another limit for the same victims grows at a guess: of
@@ -416,7 +437,9 @@ class CapControl:
             antagonist.move(Event.IN_VAIN)
             effects.undisturbed.update(suffering)
         else:
+            before = limit.cap.value
             antagonist.move(Event.SUFFERS, use=use, cut=self._cut)
+            self._scale(effects, antagonist.trials, limit.cap.value - before)
         effects.limited.update(suffering)
 
     def _meet(self, now: float, sample: Points, effects: Effects) -> None:
@@ -446,6 +469,8 @@ class CapControl:
                       self._again(good, use,
                                   point.workload.floor.get(key[1], 0.0)))
             effects.limited.update(antagonist.trials)
+            for disturbance in antagonist.trials:
+                effects.scaled.pop(disturbance, None)
 
     def state(self) -> dict[str, Any]:
         """What was learnt about antagonists; plain JSON values."""

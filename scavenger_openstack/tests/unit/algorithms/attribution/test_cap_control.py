@@ -320,6 +320,44 @@ class GoodTest(CapControlTestCase):
 
 class FutileTest(CapControlTestCase):
 
+    def test_a_limit_that_moves_moves_what_is_expected(self) -> None:
+        one = disturbance(named=('hog', 'mate'))
+        for mate, after_cut in ((0.0, 0.7), (4.0, 0.85)):
+            self.begin()
+            self.disturbances = [one]
+            for _ in range(3):
+                self.turn(uses(hog=4.0, mate=mate), 1.4)
+            self.answer(one)
+            for _ in range(4):
+                self.turn(uses(hog=self.cap(), mate=min(
+                    mate, self.cap('mate'))), 1.0)
+            before = self.cap()
+            self.turn(uses(hog=before, mate=min(mate, self.cap('mate'))),
+                      1.02)
+            assert one.excess is not None
+            self.assertAlmostEqual(1.2 * before, self.cap())
+            self.assertAlmostEqual(1.2 * 0.02, one.excess)
+            self.turn(uses(hog=self.cap(), mate=min(
+                mate, self.cap('mate'))), 1.4)
+            assert one.excess is not None
+            self.assertAlmostEqual(after_cut * 0.4, one.excess)
+
+    def test_beside_a_limit_that_is_new_nothing_is_expected(self) -> None:
+        one = disturbance(named=('hog', 'mate'))
+        self.disturbances = [one]
+        for _ in range(3):
+            self.turn(uses(hog=4.0, mate=4.0), 1.4)
+        self.answer(one)
+        for _ in range(4):
+            self.turn(uses(hog=self.cap(), mate=self.cap('mate')), 1.0)
+        for _ in range(4):
+            self.turn(uses(hog=self.cap(), mate=0.01), 1.0)
+        before = self.cap()
+        self.turn(uses(hog=before, mate=4.0), 1.02)
+        self.assertGreater(self.cap(), before)
+        self.assertLess(self.cap('mate'), 4.0)
+        self.assertIsNone(one.excess)
+
     def test_who_is_at_his_floor_for_nothing_is_let_go(self) -> None:
         """The level at which the victim suffers is its own from then on."""
         one = disturbance()
