@@ -159,13 +159,17 @@ class Limit:
 
 
 class GoodLimit(NamedTuple):
-    """The last good limit of an antagonist, in the unit of its knob, and until
-    when it is remembered; ``proved`` when no victim suffered while it was used
-    up."""
+    """The last good limit of an antagonist for one pair of victims and signal,
+    in the unit of its knob, and until when it is remembered.
+
+    ``proved`` when no victim suffered while it was used up; ``harmful``: the
+    use at which a victim suffered last, ``None`` when none did so far.
+    """
 
     value: float
     proved: bool
     until_s: float
+    harmful: float | None = None
 
 
 @dataclasses.dataclass(slots=True)

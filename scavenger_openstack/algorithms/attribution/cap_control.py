@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import math
 from typing import Any
 
 from scavenger_openstack.algorithms import allowance
@@ -38,6 +39,9 @@ from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Priority
+
+Pair = tuple[VictimGroup, str]
+"""Victims and their signal."""
 
 LOOSE = 2.0
 """A limit is removed when it has been so many times the use for
@@ -71,7 +75,8 @@ class CapControl:
         """
         self._owner = owner
         self.antagonists: dict[KnobKey, Antagonist] = {}
-        self._good: dict[KnobKey, GoodLimit] = {}
+        self._good: dict[KnobKey, dict[Pair, GoodLimit]] = {}
+        self._uses: Mapping[KnobKey, float] = {}
         self._set_s: collections.deque[float] = collections.deque()
         self.tally, self.allowance = Tally(), allowance.Allowance()
         self.tune(**options)
@@ -107,19 +112,21 @@ class CapControl:
         """Seconds since each limit was removed that is only remembered, by
         workload, the newest of several."""
         ages: dict[str, float] = {}
-        for key, good in self._good.items():
+        for key, limits in self._good.items():
             antagonist = self.antagonists.get(key)
-            if now < good.until_s and (
+            until_s = max(good.until_s for good in limits.values())
+            if now < until_s and (
                     antagonist is None or antagonist.limit is None):
-                age_s = max(0.0, now - good.until_s + self._remember_s)
+                age_s = max(0.0, now - until_s + self._remember_s)
                 ages[key[0]] = min(age_s, ages.get(key[0], age_s))
         return ages
 
     def keep(self, present: Collection[str]) -> None:
         """Forget all about those that are gone, or made again."""
-        for kept in (self.antagonists, self._good):
-            for key in [key for key in kept if key[0] not in present]:
-                del kept[key]
+        for key in [key for key in {**self.antagonists, **self._good}
+                    if key[0] not in present]:
+            self.antagonists.pop(key, None)
+            self._good.pop(key, None)
 
     def leave(self, now: float, names: Collection[str]) -> None:
         """Keep the limits of workloads that are away, as while they reboot."""
@@ -167,7 +174,8 @@ class CapControl:
                 continue
             use = usage.working(samples, name, knob)
             if (use is None
-                    or not self._harmful(now, key, use, name in again)):
+                    or not self._harmful(now, key, pair_of(disturbance), use,
+                                         name in again)):
                 continue
             if not self.one_more(now):
                 break
@@ -223,6 +231,7 @@ class CapControl:
                 antagonist.move(Event.NOT_HELD_AGAIN
                                 if limit.again and key in self._good
                                 else Event.NOT_HELD)
+        self._uses = obeyed
         self._judge(now, obeyed, effects)
         for key, _, limit in self._limited():
             if key in obeyed:
@@ -253,35 +262,57 @@ class CapControl:
         # What holds the resource is known: a part of it is, too.
         cut = (self._cut if disturbance.named[key[0]].kind
                is GroundKind.DIRECT else self._first_cut)
-        good = self._good.get(key)
-        if good is not None and now < good.until_s and good.value < use:
-            safe, cut = good.value / (1 - self._cut), self._cut
+        good = self._good_for(now, key, pair_of(disturbance))
+        if good is not None and good.value < use:
+            return self._again(good, use, floor)
         return Cubic(use, safe, floor=floor, cut=cut, plateau=self._plateau)
 
-    def _harmful(self, now: float, key: KnobKey, use: float,
+    def _again(self, good: GoodLimit, use: float, floor: float) -> Cubic:
+        """The last good limit, that grows to the use that did harm as after
+        the cut that followed."""
+        if good.harmful is None or good.harmful <= good.value:
+            return Cubic(use, good.value / (1 - self._cut), floor=floor,
+                         cut=self._cut, plateau=self._plateau)
+        return Cubic(good.harmful, good.harmful, floor=floor,
+                     cut=1 - good.value / good.harmful,
+                     plateau=self._plateau, met=True)
+
+    def _good_for(self, now: float, key: KnobKey, pair: Pair
+                  ) -> GoodLimit | None:
+        good = self._good.get(key, {}).get(pair)
+        return good if good is not None and now < good.until_s else None
+
+    def _harmful(self, now: float, key: KnobKey, pair: Pair, use: float,
                  again: bool) -> bool:
         """Whether so much use may be limited, by what is remembered."""
-        good = self._good.get(key)
-        if (good is None or now >= good.until_s or not good.proved
-                or use > good.value):
+        good = self._good_for(now, key, pair)
+        if good is None or not good.proved or use > good.value:
             return True
         if again:       # what it does now is not what was harmless
-            self._forget(key)
+            self._forget(key, pair)
         return again
 
     def _remember(self, now: float, key: KnobKey, value: float,
                   event: Event) -> None:
         antagonist = self.antagonists[key]
         assert antagonist.limit is not None
-        self._good[key] = GoodLimit(value, antagonist.limit.cap.proved,
-                                    now + self._remember_s)
+        cap = antagonist.limit.cap
+        self._good.setdefault(key, {}).update(dict.fromkeys(
+            map(pair_of, antagonist.trials),
+            GoodLimit(value, cap.proved, now + self._remember_s,
+                      cap.harmful)))
         antagonist.move(event)
 
-    def _forget(self, key: KnobKey) -> None:
-        """The last good limit tells nothing any more."""
-        del self._good[key]
+    def _forget(self, key: KnobKey, pair: Pair) -> None:
+        """The last good limit for these victims tells nothing any more."""
+        limits = self._good[key]
+        del limits[pair]
+        if not limits:
+            del self._good[key]
         antagonist = self.antagonists.get(key)
-        if antagonist is not None and antagonist.state is State.REMEMBERED:
+        if (antagonist is not None and antagonist.state is State.REMEMBERED
+                and limits.keys().isdisjoint(
+                    map(pair_of, antagonist.trials))):
             antagonist.move(Event.FORGOTTEN)
 
     def one_more(self, now: float) -> bool:
@@ -360,13 +391,31 @@ class CapControl:
                 return
             if all(each.at_ease and each not in effects.limited
                    for each in antagonist.trials):
+                before = limit.cap.value
                 antagonist.move(Event.AT_EASE, use=use, room=min(
                     [each.room for each in antagonist.trials], default=1.0))
+                self._scale(effects, antagonist.trials,
+                            limit.cap.value - before)
         limit.loose = (limit.loose + 1 if limit.cap.value >= LOOSE * use
                        else 0)
         if limit.loose >= min(MOST_LOOSE_SAMPLES,
                               LOOSE_SAMPLES * 2 ** antagonist.returns):
             self._remember(now, key, limit.cap.good, Event.RESTS)
+
+    def _scale(self, effects: Effects, disturbances: Collection[Disturbance],
+               more: float) -> None:
+        """Expect of victims to suffer in proportion to what those that are
+        limited for them may use.
+
+        :param more: what one of them may use from now on, beyond before
+        """
+        for disturbance in disturbances:
+            used = math.fsum(
+                self._uses.get(key, 0.0) for key, antagonist, _
+                in self._limited() if disturbance in antagonist.trials)
+            if used > 0:
+                effects.scaled[disturbance] = max(0.0, effects.scaled.get(
+                    disturbance, 1.0) + more / used)
 
     def _probes(self, antagonist: Antagonist) -> bool:
         """Whether another limit for the same victims grows at a guess: of
@@ -388,7 +437,9 @@ class CapControl:
             antagonist.move(Event.IN_VAIN)
             effects.undisturbed.update(suffering)
         else:
+            before = limit.cap.value
             antagonist.move(Event.SUFFERS, use=use, cut=self._cut)
+            self._scale(effects, antagonist.trials, limit.cap.value - before)
         effects.limited.update(suffering)
 
     def _meet(self, now: float, sample: Points, effects: Effects) -> None:
@@ -398,27 +449,34 @@ class CapControl:
         victims need not wait for it to be seen again.  They were counted
         as new limits when they were named.
         """
-        for key, good in list(self._good.items()):
-            if now >= good.until_s:
-                self._forget(key)
-                continue
+        for key, limits in list(self._good.items()):
+            for pair in [pair for pair, limit in limits.items()
+                         if now >= limit.until_s]:
+                self._forget(key, pair)
             point = sample.get(key[0])
             use = None if point is None else usage.use_of(key[1], point)
             antagonist = self.antagonists.get(key)
-            if (point is None or use is None or use <= good.value
-                    or antagonist is None
+            if (point is None or use is None or antagonist is None
                     or antagonist.state is not State.REMEMBERED):
+                continue
+            # All of its victims, of which the limit was remembered at once.
+            good = next((good for pair, good in limits.items()
+                         if pair in map(pair_of, antagonist.trials)), None)
+            if good is None or use <= good.value:
                 continue
             self._set(key, Event.RETURNS_ON_TRIAL
                       if any(antagonist.trials.values()) else Event.RETURNS,
-                      Cubic(use, good.value / (1 - self._cut), cut=self._cut,
-                            floor=point.workload.floor.get(key[1], 0.0),
-                            plateau=self._plateau))
+                      self._again(good, use,
+                                  point.workload.floor.get(key[1], 0.0)))
             effects.limited.update(antagonist.trials)
+            for disturbance in antagonist.trials:
+                effects.scaled.pop(disturbance, None)
 
     def state(self) -> dict[str, Any]:
         """What was learnt about antagonists; plain JSON values."""
-        return {'good': [[*key, *good] for key, good in self._good.items()],
+        return {'good': [[*key, list(group), signal, *good]
+                         for key, limits in self._good.items()
+                         for (group, signal), good in limits.items()],
                 'backs_off': [[list(group), signal, key[0], *times]
                               for key, antagonist in self.antagonists.items()
                               for (group, signal), times
@@ -432,10 +490,13 @@ class CapControl:
 
         :raises ValueError, TypeError: it is damaged.
         """
-        good = {
-            (str(name), Knob(knob)): GoodLimit(float(value), bool(proved),
-                                               float(until_s))
-            for name, knob, value, proved, until_s in state.get('good', ())}
+        good: dict[KnobKey, dict[Pair, GoodLimit]] = {}
+        for (name, knob, group, signal, value, proved, until_s,
+             harmful) in state.get('good', ()):
+            good.setdefault((str(name), Knob(knob)), {})[
+                tuple(map(str, group)), str(signal)] = GoodLimit(
+                    float(value), bool(proved), float(until_s),
+                    None if harmful is None else float(harmful))
         if not {knob for _, knob in good} <= usage.USES.keys():
             raise ValueError('a limit on a knob whose use is not measured')
         self._good = good
@@ -452,5 +513,5 @@ class CapControl:
                               in state.get('tally', {}).items()})
 
 
-def pair_of(disturbance: Disturbance) -> tuple[VictimGroup, str]:
+def pair_of(disturbance: Disturbance) -> Pair:
     return disturbance.group, disturbance.signal

@@ -237,6 +237,8 @@ class Controller:
                 break
             looks += self._look(now, group, groups[group], signal, samples,
                                 rates)
+        # The sample may be of workloads that have left meanwhile.
+        self._caps.leave(now, self._presence.away)
         self._lasted_s = {key: time_s for key, time_s
                           in self._lasted_s.items()
                           if now - time_s < self.params.window_s}

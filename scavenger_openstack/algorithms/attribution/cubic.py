@@ -33,10 +33,11 @@ class Cubic:
     :param safe: what could be used without contention, as far as known
     :param cut: part that contention takes away
     :param plateau: steps after a cut until the cap is where it was
+    :param met: contention was met at ``safe``, so it is no guess
     """
 
     def __init__(self, use: float, safe: float, *, floor: float,
-                 cut: float, plateau: float) -> None:
+                 cut: float, plateau: float, met: bool = False) -> None:
         self._floor = floor
         self._cut = cut
         self._plateau = plateau
@@ -45,7 +46,7 @@ class Cubic:
         self.good = self.value
         self.proved = False
         self._since = 0
-        self._met = False
+        self._met = met
 
     @property
     def at_floor(self) -> bool:
@@ -55,6 +56,11 @@ class Cubic:
     def probing(self) -> bool:
         """Whether it grows without having met contention."""
         return not self._met
+
+    @property
+    def harmful(self) -> float | None:
+        """The use at which contention was met last."""
+        return self.peak if self._met else None
 
     def contended(self, use: float, *, cut: float) -> None:
         """Contention while ``use`` was used: less, from there."""

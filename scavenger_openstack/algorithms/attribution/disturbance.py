@@ -150,10 +150,14 @@ class Effects:
     """The facts about limits that disturbances depend on.
 
     ``limited``: more than before, so their levels before tell nothing now.
+    ``scaled``: those for which limits moved that are there already, and by
+    what factor all that is limited for them may use more or less.
     ``undisturbed``: those that suffer as much without their antagonists.
     """
 
     limited: set[Disturbance] = dataclasses.field(default_factory=set)
+    scaled: dict[Disturbance, float] = dataclasses.field(
+        default_factory=dict)
     undisturbed: set[Disturbance] = dataclasses.field(default_factory=set)
     verdicts: dict[Disturbance, TrialOutcome] = dataclasses.field(
         default_factory=dict)
@@ -342,7 +346,10 @@ class Disturbance:
         """Take what was done about the disturbance."""
         if self in effects.undisturbed and self.latest is not None:
             self._move(self.latest if self.usual is None else self.usual)
-        if self in effects.limited:
+        if self in effects.scaled:
+            if self.excess is not None and self.excess > 0:
+                self.excess *= effects.scaled[self]
+        elif self in effects.limited:
             self.excess = None
         self.outcome = effects.verdicts.get(self, self.outcome)
 

@@ -54,18 +54,43 @@ suffers, where ``increase`` is less: from the floors to what a fast disk does
 it would take minutes.  More, and what follows its limit a tick later would
 seem to have enough."""
 
+FELT = 0.05
+"""A workload that waits for disks for a small share of its time may wait
+longer, while all that it does takes no longer by more than this: operations
+by a fifth, where they are a fourth of the time."""
+
+MOST_PATIENCE = 1.5
+"""So many times the tolerance at the most: what else a workload does need not
+be for the requests that wait for disks."""
+
 RELEVANT = 0.1
 """Below this share of all operations the background at its floors is not
 what the foreground suffers from."""
 
 
 class Vote(NamedTuple):
-    """One workload with a level, its x over mu, and how much it counts."""
+    """One workload with a level, its x over mu, and how much it counts.
+
+    ``disk_s`` and ``other_s``: the seconds per second that it waits for disks
+    undisturbed, and that it runs or waits for CPUs; ``None`` if not known.
+    """
 
     level: Level
     ratio: float
     weight: float
     name: str
+    disk_s: float
+    other_s: float | None
+
+
+def patience(votes: Sequence[Vote], tolerance: float) -> float:
+    """Return how many times ``tolerance`` some workloads may wait longer,
+    since they do other things, too: 1 at the least.  Not in the paper."""
+    disk_s = math.fsum(vote.disk_s for vote in votes)
+    all_s = disk_s + math.fsum(vote.other_s or 0.0 for vote in votes)
+    if disk_s <= 0 or any(vote.other_s is None for vote in votes):
+        return 1.0
+    return max(1.0, min(MOST_PATIENCE, FELT * all_s / disk_s / tolerance))
 
 
 def tolerated(sigma: float, samples: int, *, c: float, tolerance: float,
@@ -94,6 +119,13 @@ def judge(strain: float) -> Verdict:
     return Verdict.HOLD if strain > EASE else Verdict.GROW
 
 
+def _other_s(rated: WorkloadRates) -> float | None:
+    """Return the seconds per second that a workload runs or waits for CPUs."""
+    cores = signals.cores(rated)
+    return None if cores is None else cores * (
+        1 + (signals.number(rated.run_delay) or 0.0))
+
+
 class IoBudget:
     """Operations per second that the background may do in all.
 
@@ -104,12 +136,12 @@ class IoBudget:
       background has its floors.  What comes later learns beside the others,
       which tell by how much the disk is slower at that moment.
     * All of them together, weighted by operations, are more than
-      ``wait_tolerance`` (and :data:`DEVIATIONS`) above their levels, or
-      one is more than twice that: the total shrinks, at least by
-      ``decrease_factor``, and by as much as the foreground is worse than
-      tolerated.  Below half of
-      it the total grows, if a workload uses all it may, faster until it is
-      too much for the first time; in between it stays.
+      ``wait_tolerance`` (by :func:`patience`, and :data:`DEVIATIONS`) above
+      their levels, or one is more than twice that: the total shrinks, at
+      least by ``decrease_factor``, and by as much as the foreground is worse
+      than tolerated.  Below half of it the total grows, if a workload uses
+      all it may, faster until it is too much for the first time; in between
+      it stays.
     * A workload that is clearly below its level has learnt it too high: it
       is lowered.
     * Only what was measured again counts, once: for the window, for the mean
@@ -240,7 +272,8 @@ class IoBudget:
             if not level.window.full:
                 newcomers.append((workload, level, x if is_new else None))
                 continue
-            vote = Vote(level, x / level.mu, ops or 1.0, workload.id)
+            vote = Vote(level, x / level.mu, ops or 1.0, workload.id,
+                        level.mu * (ops or 0.0), _other_s(rated))
             if not is_new:
                 held.append(vote)
                 continue
@@ -266,7 +299,8 @@ class IoBudget:
         spread = tolerated(
             math.hypot(*(vote.weight / total * vote.level.sigma
                          for vote in votes)),
-            len(self._last), c=DEVIATIONS, tolerance=p.wait_tolerance,
+            len(self._last), c=DEVIATIONS,
+            tolerance=p.wait_tolerance * patience(votes, p.wait_tolerance),
             smoothing=smoothing)
         worst, self.by = strain(self._last, spread), 'all'
         if worst < -1 and len(self._last) == smoothing:
@@ -282,7 +316,8 @@ class IoBudget:
                 continue
             spread = tolerated(
                 level.sigma, len(level.last), c=c,
-                tolerance=ONE_FACTOR * p.wait_tolerance, smoothing=smoothing)
+                tolerance=ONE_FACTOR * p.wait_tolerance * patience(
+                    [vote], p.wait_tolerance), smoothing=smoothing)
             own = strain(level.last, spread)
             if own > worst:
                 worst, self.by = own, vote.name

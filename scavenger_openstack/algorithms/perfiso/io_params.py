@@ -22,7 +22,9 @@ class Params:
         'help': 'Share by which disk operations of the foreground may take '
                 'longer than while background work does next to none, on '
                 'average over all foreground workloads; twice that for each '
-                'one. Less protects more and delays background work.',
+                'one; half as much again for workloads that wait for disks '
+                'for a small share of their time. Less protects more and '
+                'delays background work.',
         'min': 0.01, 'max': 10.0, 'source': 'not in the paper'})
     wait_window_s: float = dataclasses.field(default=30.0, metadata={
         'help': 'Seconds of quiet disks in which it is learnt how long '

@@ -180,7 +180,8 @@ class OddInputTest(suspects.SuspectsTestCase):
         hogs = self.run_hogs('/back/hog')
         [hog] = hogs
         self.keep('attribution',
-                  good=[[hog, 'cpu_cores', 8.0, True, saved_s + 3600]],
+                  good=[[hog, 'cpu_cores', ['', '', self.victim_id],
+                         'run_delay', 8.0, True, saved_s + 3600, None]],
                   backs_off=[[['', '', self.victim_id], 'run_delay', hog,
                               saved_s + 300, 300.0]])
         status = self.agent(mode='enforce', within=within)
@@ -192,7 +193,7 @@ class OddInputTest(suspects.SuspectsTestCase):
         self.end()
         kept = self.kept('attribution')
         self.assertEqual([], [one for one in kept['good']
-                              if one[-1] > kept['saved_s'] + 3600])
+                              if one[6] > kept['saved_s'] + 3600])
         self.assertEqual([], kept['backs_off'])
 
     @tiers.only_in_all('unit tests give the detector the same input')

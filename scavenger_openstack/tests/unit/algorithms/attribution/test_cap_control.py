@@ -245,6 +245,48 @@ class GoodTest(CapControlTestCase):
             self.turn(uses(hog=min(4.0, self.cap())), 1.4)
             self.assertGreaterEqual(self.cap(), 0.1)
 
+    def test_each_pair_has_a_good_limit_of_its_own(self) -> None:
+        """The limit that is good for some victims is no guess for others."""
+        self.good()
+        own = self.held.state()['good'][0][4]
+        self.held.attribute(())             # the incident is over
+        other = disturbance('db')
+        other.raised = 1.1
+        self.capped(other)
+        self.assertAlmostEqual(4.0 * 0.065 / 0.1 * 0.4, self.cap())
+        for _ in range(4):
+            self.turn(uses(hog=self.cap()), 1.0)
+        for _ in range(4):
+            self.turn(uses(hog=0.01), 1.0)
+        theirs = self.held.state()['good'][1][4]
+        self.assertGreater(theirs, 1.5 * own)
+        self.turn(uses(hog=4.0), 1.0)       # while web does not suffer
+        self.assertAlmostEqual(theirs, self.cap())
+        self.held.attribute(())
+        self.capped(disturbance())          # another incident
+        self.assertAlmostEqual(own, self.cap())
+
+    def test_the_use_that_did_harm_outlives_a_rest(self) -> None:
+        """Until the plateau is over it grows to it, and no further."""
+        one = disturbance()
+        self.capped(one)
+        for _ in range(8):
+            self.turn(uses(hog=self.cap()), 1.0)
+        harmful = self.cap()
+        self.turn(uses(hog=harmful), 1.4)
+        for _ in range(4):
+            self.turn(uses(hog=self.cap()), 1.0)
+        for _ in range(4):
+            self.turn(uses(hog=0.01), 1.0)
+        self.assertEqual(math.inf, self.cap())
+        self.turn(uses(hog=4.0), 1.0)
+        limits = []
+        for _ in range(24):
+            self.turn(uses(hog=self.cap()), 1.0)
+            limits.append(self.cap())
+        self.assertGreater(limits[-1], 0.99 * harmful)
+        self.assertLessEqual(max(limits), harmful * (1 + 1e-9))
+
     def test_what_is_remembered_has_an_age(self) -> None:
         """Until it is limited again, or forgotten."""
         self.good()
@@ -277,6 +319,44 @@ class GoodTest(CapControlTestCase):
 
 
 class FutileTest(CapControlTestCase):
+
+    def test_a_limit_that_moves_moves_what_is_expected(self) -> None:
+        one = disturbance(named=('hog', 'mate'))
+        for mate, after_cut in ((0.0, 0.7), (4.0, 0.85)):
+            self.begin()
+            self.disturbances = [one]
+            for _ in range(3):
+                self.turn(uses(hog=4.0, mate=mate), 1.4)
+            self.answer(one)
+            for _ in range(4):
+                self.turn(uses(hog=self.cap(), mate=min(
+                    mate, self.cap('mate'))), 1.0)
+            before = self.cap()
+            self.turn(uses(hog=before, mate=min(mate, self.cap('mate'))),
+                      1.02)
+            assert one.excess is not None
+            self.assertAlmostEqual(1.2 * before, self.cap())
+            self.assertAlmostEqual(1.2 * 0.02, one.excess)
+            self.turn(uses(hog=self.cap(), mate=min(
+                mate, self.cap('mate'))), 1.4)
+            assert one.excess is not None
+            self.assertAlmostEqual(after_cut * 0.4, one.excess)
+
+    def test_beside_a_limit_that_is_new_nothing_is_expected(self) -> None:
+        one = disturbance(named=('hog', 'mate'))
+        self.disturbances = [one]
+        for _ in range(3):
+            self.turn(uses(hog=4.0, mate=4.0), 1.4)
+        self.answer(one)
+        for _ in range(4):
+            self.turn(uses(hog=self.cap(), mate=self.cap('mate')), 1.0)
+        for _ in range(4):
+            self.turn(uses(hog=self.cap(), mate=0.01), 1.0)
+        before = self.cap()
+        self.turn(uses(hog=before, mate=4.0), 1.02)
+        self.assertGreater(self.cap(), before)
+        self.assertLess(self.cap('mate'), 4.0)
+        self.assertIsNone(one.excess)
 
     def test_who_is_at_his_floor_for_nothing_is_let_go(self) -> None:
         """The level at which the victim suffers is its own from then on."""

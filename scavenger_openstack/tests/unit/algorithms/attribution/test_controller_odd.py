@@ -88,7 +88,10 @@ class OddInputTest(ShopCase):
 
     def test_a_damaged_state(self) -> None:
         for state in ({'good': [['hog']]}, {'good': [['a', 'b', 1, 2]]},
-                      {'good': [['hog', 'memory_bytes', 1.0, True, 9.0]]},
+                      {'good': [['hog', 'memory_bytes', ['', 'shop'], 'cpi',
+                                 1.0, True, 9.0, None]]},
+                      {'good': [['hog', 'cpu_cores', ['', 'shop'], 'cpi',
+                                 1.0, True, 9.0, 'x']]},
                       {'backs_off': 3},
                       {'backs_off': [[['a'], 'odd', 'hog', 1, 2]]},
                       {'tally': {'confirmed': 'x'}},
@@ -99,7 +102,8 @@ class OddInputTest(ShopCase):
 
     def test_a_state_of_a_later_time(self) -> None:
         """Of another boot: nothing of it would ever end."""
-        state = {'good': [['hog', 'cpu_cores', 1.0, True, 5000.0]],
+        state = {'good': [['hog', 'cpu_cores', ['', 'shop'], 'cpi', 1.0, True,
+                           5000.0, None]],
                  'backs_off': [[['', 'shop'], 'cpi', 'hog', 5000.0, 300.0]],
                  'tally': {'confirmed': 2, 'refuted': 1, 'unclear': 0}}
         self.turn(1)

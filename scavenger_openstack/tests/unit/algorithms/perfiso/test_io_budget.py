@@ -14,8 +14,11 @@ import testtools
 
 from scavenger_openstack.algorithms.perfiso.io_budget import IoBudget
 from scavenger_openstack.algorithms.perfiso.io_budget import judge
+from scavenger_openstack.algorithms.perfiso.io_budget import patience
 from scavenger_openstack.algorithms.perfiso.io_budget import strain
 from scavenger_openstack.algorithms.perfiso.io_budget import tolerated
+from scavenger_openstack.algorithms.perfiso.io_budget import Vote
+from scavenger_openstack.algorithms.perfiso.io_level import Level
 from scavenger_openstack.algorithms.perfiso.io_params import Params
 from scavenger_openstack.algorithms.perfiso.io_shares import Controller
 from scavenger_openstack.algorithms.scavenger.quota import Verdict
@@ -40,11 +43,13 @@ TURNS = itertools.count()
 
 
 def rate(workload: Workload, wait_ms: float | None,
-         ops: float | None = 100.0) -> WorkloadRates:
+         ops: float | None = 100.0, cores: float | None = None,
+         run_delay: float | None = None) -> WorkloadRates:
     """A new measurement: no two of them are the very same number."""
     wait_s = None if wait_ms is None else wait_ms * MS
     return WorkloadRates(
-        workload, 1.0, io_ops_per_s=ops, io_wait_s_per_op=wait_s and (
+        workload, 1.0, cores, None, run_delay, io_ops_per_s=ops,
+        io_wait_s_per_op=wait_s and (
             wait_s * (1 + next(TURNS) % 99 * 1e-14)))
 
 
@@ -56,6 +61,16 @@ class EquationsTest(testtools.TestCase):
                 (0.2, 1, 0.8), (0.0, 9, 0.1)):
             self.assertAlmostEqual(wanted, tolerated(
                 sigma, samples, c=2.0, tolerance=0.1, smoothing=4))
+
+    def test_what_else_is_done_makes_patient(self) -> None:
+        for times_s, wanted in (
+                ([(0.1, 0.0)], 1.0), ([(0.1, 0.1)], 1.0),
+                ([(0.1, 0.3)], 2.0 / 1.5), ([(0.1, 9.9)], 1.5),
+                ([(0.1, 0.0), (0.1, 0.6)], 2.0 / 1.5), ([(0.1, None)], 1.0),
+                ([(0.1, 9.9), (0.1, None)], 1.0), ([(0.0, 1.0)], 1.0)):
+            votes = [Vote(Level(2, 1), 1.0, 1.0, 'a', *times)
+                     for times in times_s]
+            self.assertAlmostEqual(wanted, patience(votes, 0.15), msg=times_s)
 
     def test_strain_and_what_it_asks_for(self) -> None:
         for ratios, wanted, verdict in (
@@ -156,6 +171,19 @@ class BudgetTest(testtools.TestCase):
         # The floors are more: the caller opens an incident.
         self.assertEqual(40.0, self.see(rate(ONE, 1.0), most=30.0,
                                         floors=40.0))
+
+    def test_a_disk_that_is_a_small_part_of_the_time_may_be_slower(
+            self) -> None:
+        """Of each second it waits 0.1 s for the disk."""
+        for cores, run_delay, verdict in (
+                (None, None, Verdict.SHRINK), (0.01, None, Verdict.SHRINK),
+                (0.9, None, Verdict.HOLD), (0.01, 89.0, Verdict.HOLD)):
+            self.learn_again()
+            self.see(rate(ONE, 1.12, cores=cores, run_delay=run_delay))
+            self.assertEqual((cores, verdict), (cores, self.budget.verdict))
+        self.learn_again()      # but not by twice as much
+        self.see(rate(ONE, 1.2, cores=50.0))
+        self.assertEqual(Verdict.SHRINK, self.budget.verdict)
 
     def test_all_together_are_judged_more_strictly_than_one(self) -> None:
         self.learn(ONE, TWO)
