@@ -154,6 +154,8 @@ class Quota:
       background does.  So only samples of quiet intervals are learnt, for
       which at most ``size`` others are skipped: one of them among 15 makes
       a sigma that hides any harm.  mu and sigma stay until the next phase.
+    * After the quota shrank, it shrinks again when ``smoothing`` samples
+      were taken since: the mean still holds those from before.
 
     :ivar ways: of each last-level cache; ``None`` where none can be divided
     """
@@ -170,6 +172,7 @@ class Quota:
         self.phases = 0
         self.proved = math.inf
         self._quiet = 0
+        self._since_shrink = smoothing
         self._c = self._c_each = c
         self._size = size
         self._smoothing = smoothing
@@ -219,6 +222,7 @@ class Quota:
         self._quiet = self._quiet + 1 if (
             self.cores == minimum
             and self.ways in (None, LEAST_WAYS)) else 0
+        self._since_shrink += 1
         for workload, _, cores, cpi, *_ in foreground:
             key = workload.run
             baseline = self._baselines.get(key)
@@ -236,6 +240,11 @@ class Quota:
         self._baselines = baselines
         self.verdict, self.by = verdict, by
         verdict = self._move_ways(verdict, ways)
+        if verdict is Verdict.SHRINK:
+            if self._since_shrink < self._smoothing:
+                verdict = Verdict.HOLD
+            else:
+                self._since_shrink = 0
         cores = minimum if self.cores is None else self.cores
         if used is not None:
             if verdict is Verdict.SHRINK or self.phases > phases:
@@ -329,6 +338,7 @@ class Quota:
             return None
         return {'cores': self.cores, 'ways': self.ways,
                 'phases': self.phases, 'quiet': self._quiet,
+                'since_shrink': self._since_shrink,
                 'proved': None if math.isinf(self.proved) else self.proved,
                 'baselines': [
             [*key, baseline.mu, baseline.sigma, baseline.window.state(),
@@ -344,6 +354,7 @@ class Quota:
         ways = None if state['ways'] is None else quantity(state['ways'])
         phases = int(quantity(state['phases']))
         quiet = int(quantity(state['quiet']))
+        since_shrink = int(quantity(state['since_shrink']))
         proved = (math.inf if state['proved'] is None
                   else quantity(state['proved']))
         baselines = {}
@@ -359,5 +370,5 @@ class Quota:
             baselines[str(name), float(created_s)] = baseline
         self.cores, self.ways, self.phases = cores, ways, phases
         self.proved = proved
-        self._quiet = quiet
+        self._quiet, self._since_shrink = quiet, since_shrink
         self._baselines = baselines

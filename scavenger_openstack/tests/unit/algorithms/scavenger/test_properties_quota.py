@@ -163,13 +163,13 @@ class QuotaProperties(testtools.TestCase):
         The rule of the paper (the last sample is judged) stays between
         knee / decrease and knee + increase once it has been above.  When
         the mean of n samples is judged, a drop of 1.5 spreads shows after
-        2 n / 3 of them, and is out of the mean n ticks after the last.
+        2 n / 3 of them; then it shrinks once, and again n ticks later.
         """
         maximum = minimum + 8.0
         found = quota(increase, decrease, smoothing=smoothing)
         seen_after = 2 * smoothing // 3 + 1
         top = max(minimum, min(maximum, knee + seen_after * increase))
-        bottom = max(minimum, min(maximum, knee) / decrease ** smoothing)
+        bottom = max(minimum, min(maximum, knee) / decrease)
         cores, overshot = minimum, False
         for tick in range(LEARNT + min(400, math.ceil(24.0 / increase))):
             suffers = cores > knee and tick >= LEARNT

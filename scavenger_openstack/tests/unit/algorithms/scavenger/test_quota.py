@@ -216,6 +216,23 @@ class QuotaTest(testtools.TestCase):
             self.assertEqual('learning' if tick < 9 else 'holding',
                              self.quota.facts()['rule'])
 
+    def test_it_shrinks_once_for_the_samples_from_before(self) -> None:
+        """mu 2, sigma 0.2: after four samples of 1.65 the mean of five is
+        below 1.8 for one more, whatever it is."""
+        quota = self.quota = Quota(
+            c=1.0, size=5, min_cores=0.25, min_deviation=0.02, increase=0.1,
+            decrease=2.0, blind_ticks=3, smoothing=5)
+        self.learn(ONE)
+        for _ in range(38):
+            self.see(rate(ONE, 2.0))
+        cores = []
+        for ipc in (1.65, 1.65, 1.65, 1.65, 2.0, 2.0, 2.0, 1.65, 1.65, 1.65,
+                    1.65):
+            self.see(rate(ONE, ipc))
+            cores.append(round(quota.cores or 0, 9))
+        self.assertEqual([4.0, 4.0, 2.0, 2.0, 2.0, 2.0, 2.1, 2.2, 2.3,
+                          1.15, 1.15], cores)
+
     def test_below_the_gate_there_is_no_vote(self) -> None:
         self.learn(ONE)
         self.curve([0.3, 0.4, 0.2], *(
