@@ -24,6 +24,7 @@ from typing import NamedTuple
 from scavenger_openstack.algorithms.scavenger.quota import deviation
 from scavenger_openstack.algorithms.scavenger.quota import judge
 from scavenger_openstack.algorithms.scavenger.quota import Quota
+from scavenger_openstack.algorithms.scavenger.quota import QUIET_TICKS
 from scavenger_openstack.algorithms.scavenger.quota import Verdict
 from scavenger_openstack.algorithms.scavenger.scavenger import Params
 from scavenger_openstack.algorithms.scavenger.scavenger import samples
@@ -152,11 +153,12 @@ def undisturbed(case: Case, *, seconds: int, seed: int) -> Quiet:
     """Noise alone.  The first window, which is learnt, does not count."""
     rng = random.Random(f'{seed} {case.workloads} {case.noise} {case.rho}')
     quota = of_case(case)
+    learnt_s = case.window_s + QUIET_TICKS
     minimum = shrinking = phases = 0
     cores = 0.0
     for second, now in enumerate(
-            watch(quota, noise(rng, case, case.window_s + seconds))):
-        if second < case.window_s:
+            watch(quota, noise(rng, case, learnt_s + seconds))):
+        if second < learnt_s:
             phases = quota.phases
             continue
         cores += now

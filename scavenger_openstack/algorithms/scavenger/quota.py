@@ -52,6 +52,11 @@ more."""
 BINDING = 0.8
 """Only a quota of which so much is used is proved harmless."""
 
+QUIET_TICKS = 2
+"""So many intervals at its minimum make a quota's interval quiet: in the first
+of them the limit is still being set, and the foreground reads again what was
+displaced from its cache."""
+
 NORMAL = NormalDist()
 
 
@@ -122,7 +127,7 @@ def next_quota(quota: float, verdict: Verdict, *, minimum: float,
 
 
 class _Baseline:
-    __slots__ = ('window', 'mu', 'sigma', 'missing', 'last')
+    __slots__ = ('window', 'mu', 'sigma', 'missing', 'last', 'skipped')
 
     def __init__(self, size: int, smoothing: int) -> None:
         self.window = Window(size)
@@ -130,7 +135,7 @@ class _Baseline:
             maxlen=smoothing)
         self.mu: float | None = None
         self.sigma: float | None = None
-        self.missing = 0
+        self.missing = self.skipped = 0
 
 
 class Quota:
@@ -146,7 +151,11 @@ class Quota:
       then, only while it is used up: what rested meets its last good quota.
     * One that is learning (its first ``size`` samples, or again after a new
       phase) asks for the minimum: the baseline must not contain what the
-      background does.  mu and sigma stay until the next phase.
+      background does.  So only samples of quiet intervals are learnt, for
+      which at most ``size`` others are skipped: one of them among 15 makes
+      a sigma that hides any harm.  mu and sigma stay until the next phase.
+    * After the quota shrank, it shrinks again when ``smoothing`` samples
+      were taken since: the mean still holds those from before.
 
     :ivar ways: of each last-level cache; ``None`` where none can be divided
     """
@@ -162,6 +171,8 @@ class Quota:
         self.by = ''
         self.phases = 0
         self.proved = math.inf
+        self._quiet = 0
+        self._since_shrink = smoothing
         self._c = self._c_each = c
         self._size = size
         self._smoothing = smoothing
@@ -207,6 +218,11 @@ class Quota:
         self._c_each = family_factor(
             self._c, len(self._baselines),
             self._smoothing) if self._share_alarms else self._c
+        # Those that it was not for until now were not limited by it.
+        self._quiet = self._quiet + 1 if (
+            self.cores == minimum
+            and self.ways in (None, LEAST_WAYS)) else 0
+        self._since_shrink += 1
         for workload, _, cores, cpi, *_ in foreground:
             key = workload.run
             baseline = self._baselines.get(key)
@@ -224,6 +240,11 @@ class Quota:
         self._baselines = baselines
         self.verdict, self.by = verdict, by
         verdict = self._move_ways(verdict, ways)
+        if verdict is Verdict.SHRINK:
+            if self._since_shrink < self._smoothing:
+                verdict = Verdict.HOLD
+            else:
+                self._since_shrink = 0
         cores = minimum if self.cores is None else self.cores
         if used is not None:
             if verdict is Verdict.SHRINK or self.phases > phases:
@@ -273,6 +294,10 @@ class Quota:
         baseline.missing = 0
         ipc = 1.0 / cpi
         if baseline.mu is None or baseline.sigma is None:
+            if (self._quiet < QUIET_TICKS
+                    and baseline.skipped < self._size):
+                baseline.skipped += 1
+                return Verdict.MINIMUM
             baseline.window.add(ipc)
             if baseline.window.full:
                 baseline.mu = baseline.window.mean
@@ -290,6 +315,7 @@ class Quota:
             self.phases += 1
             baseline.mu = baseline.sigma = None
             baseline.window.clear()
+            baseline.skipped = 0
             last.clear()
         return vote
 
@@ -311,11 +337,12 @@ class Quota:
         if self.cores is None:
             return None
         return {'cores': self.cores, 'ways': self.ways,
-                'phases': self.phases,
+                'phases': self.phases, 'quiet': self._quiet,
+                'since_shrink': self._since_shrink,
                 'proved': None if math.isinf(self.proved) else self.proved,
                 'baselines': [
             [*key, baseline.mu, baseline.sigma, baseline.window.state(),
-             list(baseline.last), baseline.missing]
+             list(baseline.last), baseline.missing, baseline.skipped]
             for key, baseline in self._baselines.items()]}
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -326,18 +353,22 @@ class Quota:
         cores = quantity(state['cores'])
         ways = None if state['ways'] is None else quantity(state['ways'])
         phases = int(quantity(state['phases']))
+        quiet = int(quantity(state['quiet']))
+        since_shrink = int(quantity(state['since_shrink']))
         proved = (math.inf if state['proved'] is None
                   else quantity(state['proved']))
         baselines = {}
         for (name, created_s, mu, sigma, window, last,
-             missing) in state['baselines']:
+             missing, skipped) in state['baselines']:
             baseline = _Baseline(self._size, self._smoothing)
             baseline.window.load(window)
             baseline.last.extend(quantity(ipc) for ipc in last)
             baseline.missing = int(quantity(missing))
+            baseline.skipped = int(quantity(skipped))
             if mu is not None:
                 baseline.mu, baseline.sigma = quantity(mu), quantity(sigma)
             baselines[str(name), float(created_s)] = baseline
         self.cores, self.ways, self.phases = cores, ways, phases
         self.proved = proved
+        self._quiet, self._since_shrink = quiet, since_shrink
         self._baselines = baselines

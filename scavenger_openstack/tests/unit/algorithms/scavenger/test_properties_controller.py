@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 import testtools
 
+from scavenger_openstack.algorithms.scavenger.quota import QUIET_TICKS
 from scavenger_openstack.algorithms.scavenger.scavenger import Controller
 from scavenger_openstack.algorithms.scavenger.scavenger import Params
 from scavenger_openstack.tests.unit.algorithms import strategies
@@ -181,7 +182,8 @@ class TimeProperties(testtools.TestCase):
         controller = Controller(dataclasses.replace(SMALL, **windows),
                                 interval_s=interval_s)
         look = strategies.example_look()
-        for tick in range(1 + max(2, round(window_s / interval_s))):
+        for tick in range(1 + QUIET_TICKS
+                          + max(2, round(window_s / interval_s))):
             found = controller.step(tick * interval_s * (1 + late), look)
         self.assertEqual(['holding'] * 3, rules(found))
 

@@ -19,6 +19,7 @@ from scavenger_openstack.algorithms.scavenger.pins import allowed_cpus
 from scavenger_openstack.algorithms.scavenger.quota import deviation
 from scavenger_openstack.algorithms.scavenger.quota import judge
 from scavenger_openstack.algorithms.scavenger.quota import next_quota
+from scavenger_openstack.algorithms.scavenger.quota import QUIET_TICKS
 from scavenger_openstack.algorithms.scavenger.quota import Quota
 from scavenger_openstack.algorithms.scavenger.quota import Verdict
 from scavenger_openstack.algorithms.scavenger.scavenger import Controller
@@ -35,6 +36,7 @@ from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadRates
 
 SIZE = 4
+LEARNT = SIZE + QUIET_TICKS
 BLIND = 3
 MU = 2.0
 SPREAD = 0.1
@@ -141,13 +143,13 @@ class QuotaProperties(testtools.TestCase):
         """No oscillation: never less than before, then always the same."""
         found = quota(increase, decrease, smoothing=smoothing)
         before, maximum = minimum, minimum + 4.0
-        ticks = SIZE + math.ceil(4.0 / increase) + 1
+        ticks = LEARNT + math.ceil(4.0 / increase) + 1
         for tick in range(ticks + 5):
             found.observe([rate(VMS[0], ipc)], minimum=minimum,
                           maximum=maximum)
             assert found.cores is not None
             self.assertGreaterEqual(found.cores, before)
-            self.assertEqual(tick < SIZE, found.cores == minimum)
+            self.assertEqual(tick < LEARNT, found.cores == minimum)
             before = found.cores
             if tick >= ticks:
                 self.assertEqual(maximum, found.cores)
@@ -161,16 +163,16 @@ class QuotaProperties(testtools.TestCase):
         The rule of the paper (the last sample is judged) stays between
         knee / decrease and knee + increase once it has been above.  When
         the mean of n samples is judged, a drop of 1.5 spreads shows after
-        2 n / 3 of them, and is out of the mean n ticks after the last.
+        2 n / 3 of them; then it shrinks once, and again n ticks later.
         """
         maximum = minimum + 8.0
         found = quota(increase, decrease, smoothing=smoothing)
         seen_after = 2 * smoothing // 3 + 1
         top = max(minimum, min(maximum, knee + seen_after * increase))
-        bottom = max(minimum, min(maximum, knee) / decrease ** smoothing)
+        bottom = max(minimum, min(maximum, knee) / decrease)
         cores, overshot = minimum, False
-        for tick in range(SIZE + min(400, math.ceil(24.0 / increase))):
-            suffers = cores > knee and tick >= SIZE
+        for tick in range(LEARNT + min(400, math.ceil(24.0 / increase))):
+            suffers = cores > knee and tick >= LEARNT
             overshot |= suffers
             found.observe([rate(VMS[0], MU * (1 - 1.5 * SPREAD) if suffers
                                 else MU)], minimum=minimum, maximum=maximum)
@@ -203,7 +205,7 @@ class QuotaProperties(testtools.TestCase):
         """Beside one whose spread is the least deviation, until its next
         phase: the spread itself may grow with the number of workloads."""
         alone, both = quota(), quota()
-        for ipcs in [(MU, MU)] * SIZE + curve:
+        for ipcs in [(MU, MU)] * LEARNT + curve:
             seen = [rate(*pair) for pair in zip(VMS, ipcs, strict=False)]
             alone.observe(seen[:1], minimum=0.2, maximum=4.0)
             both.observe(seen, minimum=0.2, maximum=4.0)
@@ -217,7 +219,7 @@ class QuotaProperties(testtools.TestCase):
     def test_holds_then_is_at_the_minimum_when_blind(
             self, ticks: int, missing: int, nothing: Any) -> None:
         found = quota()
-        for _ in range(SIZE + ticks):
+        for _ in range(LEARNT + ticks):
             found.observe([rate(VMS[0], MU)], minimum=0.2, maximum=4.0)
         before = found.cores
         for tick in range(1, missing + 1):

@@ -93,7 +93,9 @@ class QuotaTest(testtools.TestCase):
         return self.quota.cores
 
     def learn(self, *workloads: Workload) -> None:
-        for ipc in LEARN:
+        # Until the quota was at its minimum for a whole interval, what the
+        # background does counts for nothing.
+        for ipc in (0.5, 0.7, *LEARN):
             self.assertEqual(0.2, self.see(*(
                 rate(workload, ipc) for workload in workloads)))
 
@@ -161,8 +163,9 @@ class QuotaTest(testtools.TestCase):
     def test_phase_change_relearns_w_samples(self) -> None:
         self.learn(ONE)
         self.curve([0.3, 0.4, 0.5], *((rate(ONE, 2.0),) for _ in range(3)))
-        # 3.0 is beyond 2.4: the minimum, and five samples of the new phase.
-        self.curve([0.2] * 6, *((rate(ONE, 3.0),) for _ in range(6)))
+        # 3.0 is beyond 2.4: the minimum, and five samples of the new phase
+        # when the quota was at its minimum for a whole interval.
+        self.curve([0.2] * 7, *((rate(ONE, 3.0),) for _ in range(7)))
         self.assertEqual(1, self.quota.phases)
         self.curve([0.3], (rate(ONE, 3.0),))
         # The old IPC would now be a phase change.
@@ -171,8 +174,64 @@ class QuotaTest(testtools.TestCase):
     def test_a_new_workload_is_learnt_first(self) -> None:
         self.learn(ONE)
         self.curve([0.3], (rate(ONE, 2.0),))
-        self.curve([0.2] * 5 + [0.3], *(
-            (rate(ONE, 2.0), rate(TWO, 1.0)) for _ in range(6)))
+        self.curve([0.2] * 7 + [0.3], *(
+            (rate(ONE, 2.0), rate(TWO, 1.0)) for _ in range(8)))
+
+    def test_what_the_background_did_before_is_not_learnt(self) -> None:
+        """ONE had half of its IPC until the quota was in force; beside the
+        baseline that it has without that, a loss of a tenth is harm."""
+        for ipc in (1.0, 1.0, *LEARN, 2.0):
+            self.see(rate(ONE, ipc))
+        self.assertAlmostEqual(0.3, self.quota.cores or 0)
+        for _ in range(20):
+            self.see(rate(ONE, 2.0))
+        self.see(rate(ONE, 1.75))
+        self.assertEqual('SHRINK', self.quota.verdict.name)
+
+    def test_nor_beside_background_that_was_not_limited(self) -> None:
+        """A quota that is for one more of the background was not quiet."""
+        for ipc, minimum in (*((2.0, 0.2),) * 4, *((1.0, 0.3),) * 2,
+                             (4.0, 0.3), (0.5, 0.3)):
+            self.quota.observe([rate(ONE, ipc)], minimum=minimum,
+                               maximum=4.0)
+        state = self.quota.state()
+        assert state is not None
+        self.assertEqual({'values': [2.0, 2.0, 4.0, 0.5]},
+                         state['baselines'][0][4])
+
+    def test_ways_are_part_of_it(self) -> None:
+        """Cores at their minimum beside many ways are not quiet."""
+        self.learn(ONE)
+        self.quota.cores, self.quota.ways = 0.2, 4.0
+        self.quota.observe([rate(ONE, 2.0), rate(TWO, 1.0)], minimum=0.2,
+                           maximum=4.0, ways=6)
+        self.assertEqual(0, (self.quota.state() or {})['quiet'])
+
+    def test_background_that_changes_all_the_time_does_not_end_it(
+            self) -> None:
+        """As many samples are skipped as are learnt, then all count."""
+        for tick in range(10):
+            self.quota.observe([rate(ONE, 2.0)], maximum=4.0,
+                               minimum=0.2 + 0.1 * (tick % 2))
+            self.assertEqual('learning' if tick < 9 else 'holding',
+                             self.quota.facts()['rule'])
+
+    def test_it_shrinks_once_for_the_samples_from_before(self) -> None:
+        """mu 2, sigma 0.2: after four samples of 1.65 the mean of five is
+        below 1.8 for one more, whatever it is."""
+        quota = self.quota = Quota(
+            c=1.0, size=5, min_cores=0.25, min_deviation=0.02, increase=0.1,
+            decrease=2.0, blind_ticks=3, smoothing=5)
+        self.learn(ONE)
+        for _ in range(38):
+            self.see(rate(ONE, 2.0))
+        cores = []
+        for ipc in (1.65, 1.65, 1.65, 1.65, 2.0, 2.0, 2.0, 1.65, 1.65, 1.65,
+                    1.65):
+            self.see(rate(ONE, ipc))
+            cores.append(round(quota.cores or 0, 9))
+        self.assertEqual([4.0, 4.0, 2.0, 2.0, 2.0, 2.0, 2.1, 2.2, 2.3,
+                          1.15, 1.15], cores)
 
     def test_below_the_gate_there_is_no_vote(self) -> None:
         self.learn(ONE)
@@ -212,12 +271,12 @@ class QuotaTest(testtools.TestCase):
             c=1.0, size=5, min_cores=0.25, min_deviation=0.02, increase=0.1,
             decrease=2.0, blind_ticks=3, ways_increase=2.0)
         moves = []
-        for ipc in (*LEARN, 2.0, 2.0, 2.0, 2.3, 1.7, 1.7, 1.7, 1.0):
+        for ipc in (2.0, 2.0, *LEARN, 2.0, 2.0, 2.0, 2.3, 1.7, 1.7, 1.7, 1.0):
             quota.observe([rate(ONE, ipc)], minimum=0.2, maximum=4.0, ways=6)
             assert quota.cores is not None
             moves.append((round(quota.cores, 9), quota.ways))
         self.assertEqual(
-            [(0.2, 1.0)] * 5                        # it is learnt
+            [(0.2, 1.0)] * 7                        # it is learnt
             + [(0.3, 3.0), (0.4, 5.0), (0.5, 6.0), (0.5, 6.0),
                (0.5, 3.0), (0.5, 1.5), (0.5, 1.0),  # ways are taken
                (0.2, 1.0)], moves)

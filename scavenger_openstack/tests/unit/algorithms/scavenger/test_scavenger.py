@@ -447,8 +447,9 @@ class CpuTest(testtools.TestCase):
 
     def test_quota_by_ipc(self) -> None:
         seen = []
-        # Three samples to learn from, then IPC 2, 2, 2, 1.43 and 0.5.
-        for cpi in (0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.7, 2.0):
+        # Two until the quota was in force for a whole interval, three
+        # samples to learn from, then IPC 2, 2, 2, 1.43 and 0.5.
+        for cpi in (*[0.5] * 8, 0.7, 2.0):
             found = self.step(use(A, cpu_cores=1.0), use(B, cpu_cores=0.0),
                               use(VM, cpu_cores=1.0, cpi=cpi))
             seen.append((value(found, A.id, Knob.CPU_CORES),
@@ -457,7 +458,7 @@ class CpuTest(testtools.TestCase):
         # which B wants nothing; the mean of four 7 % lower: halved; that
         # of five 21 % lower: floors.
         for (a, b), wanted in zip(seen, (
-                0.1, 0.1, 0.1, 0.2, 0.3, 0.4, 0.15, 0.1), strict=True):
+                *[0.1] * 5, 0.2, 0.3, 0.4, 0.15, 0.1), strict=True):
             self.assertAlmostEqual(wanted, a)
             self.assertAlmostEqual(0.1, b)
 
@@ -477,11 +478,11 @@ class CpuTest(testtools.TestCase):
         self.controller = Controller(dataclasses.replace(
             SMALL, ipc_smoothing=1))
         seen = []
-        for cpi in (*[0.5] * 7, 0.7):
+        for cpi in (*[0.5] * 9, 0.7):
             seen.append(value(self.step(
                 use(A, cpu_cores=1.0), use(B), use(VM, cpu_cores=1.0, cpi=cpi),
                 llc_ways=4), 'background', Knob.LLC_WAYS))
-        self.assertEqual([1, 1, 1, 2, 3, None, None, 1], seen)
+        self.assertEqual([*[1] * 5, 2, 3, None, None, 1], seen)
 
     def test_no_ways_without_background_or_division(self) -> None:
         for params, ways, workloads in (
@@ -504,7 +505,7 @@ class CpuTest(testtools.TestCase):
     def test_more_floors_than_cpus(self) -> None:
         many = [use(dataclasses.replace(A, id=f'/batch/{n}'), cpu_cores=0.1)
                 for n in range(50)]
-        for _ in range(3):
+        for _ in range(5):
             found = self.step(*many, use(VM, cpu_cores=1.0, cpi=0.5))
             self.assertAlmostEqual(0.1, value(found, '/batch/7',
                                               Knob.CPU_CORES))
