@@ -264,7 +264,7 @@ class Signals:
     def wait(self, check: Callable[[], None]) -> None:
         """Return when the process is to end.
 
-        :param check: called each :data:`LOOK_S`
+        :param check: called each :data:`CHECK_S`
         :raises Unreachable: something failed that does not pass
         """
         from scavenger_openstack.cmd import configuration
