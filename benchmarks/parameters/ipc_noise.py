@@ -115,15 +115,8 @@ def noise(rng: random.Random, case: Case, seconds: int,
 
 def tuned(params: Params, interval_s: float = 1.0) -> dict[str, Any]:
     """What the agent makes its rule of."""
-    return {
-        'c': params.ipc_c,
-        'size': samples(params.ipc_window_s, interval_s),
-        'min_cores': params.ipc_min_cores,
-        'min_deviation': params.ipc_min_deviation,
-        'increase': params.ipc_quota_increase_cores,
-        'decrease': params.ipc_quota_decrease_factor,
-        'blind_ticks': params.blind_ticks,
-        'smoothing': params.ipc_smoothing}
+    return {**params.quota_options(), 'smoothing': params.ipc_smoothing,
+            'size': samples(params.ipc_window_s, interval_s)}
 
 
 def of_case(case: Case) -> Quota:

@@ -32,6 +32,7 @@ from typing import NamedTuple
 from scavenger_openstack.algorithms.back_off import HoldTimes
 from scavenger_openstack.algorithms.back_off import Stay
 from scavenger_openstack.algorithms.classify import is_of_kubelet
+from scavenger_openstack.algorithms.max_min import DEMAND_FACTOR
 from scavenger_openstack.algorithms.max_min import split
 from scavenger_openstack.algorithms.scavenger.params import Params
 from scavenger_openstack.algorithms.signals import number
@@ -230,7 +231,7 @@ class Leftover:
             self._why = 'it is not known how busy the CPUs are'
             return []
         budget, every = self.budget, units(
-            background, self.params.demand_factor, self._quotas)
+            background, DEMAND_FACTOR, self._quotas)
         least = math.fsum(unit.floor for unit in every)
         if budget <= least * (ROOM_FACTOR if self.full else 1.0):
             self._full.want(rates.time_s)

@@ -46,6 +46,7 @@ from typing import NamedTuple
 
 from scavenger_openstack.algorithms.back_off import HoldTimes
 from scavenger_openstack.algorithms.back_off import Stay
+from scavenger_openstack.algorithms.max_min import DEMAND_FACTOR
 from scavenger_openstack.algorithms.max_min import split
 from scavenger_openstack.algorithms.scavenger.params import Params
 from scavenger_openstack.algorithms.signals import number
@@ -284,9 +285,8 @@ class PageCache:
         newcomers = sum(held.key not in before for held in workloads)
         granted = self._granted = max(granted, uses + newcomers * part,
                                       uses + free)
-        factor = self.params.demand_factor
         shares = split(
-            granted, [max(held.total * factor,
+            granted, [max(held.total * DEMAND_FACTOR,
                           held.needs(part) if held.key in growing else 0.0)
                       for held in workloads],
             [held.weight for held in workloads],

@@ -11,9 +11,7 @@ it is not in the paper.
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
-
-from scavenger_openstack.algorithms.max_min import DEMAND_FACTOR
+from typing import Any
 
 RESERVE_PEAK = 'peak'
 RESERVE_PAPER = 'paper'
@@ -23,8 +21,6 @@ RESERVE_RULES = (RESERVE_PEAK, RESERVE_PAPER, 'paper_recent_sigma')
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Params:
     """What can be tuned.  Times in seconds; one sample per tick."""
-
-    demand_factor: ClassVar[float] = DEMAND_FACTOR
 
     reserve_rule: str = dataclasses.field(default=RESERVE_PEAK, metadata={
         'help': 'What the foreground keeps of memory and of each link. '
@@ -218,3 +214,13 @@ class Params:
         'help': 'Keep background work off the CPUs that foreground '
                 'workloads have to themselves. False: it may run there.',
         'source': 'Scavenger, section 4.5'})
+
+    def quota_options(self) -> dict[str, Any]:
+        """Those of :meth:`.quota.Quota.tune`."""
+        return {'c': self.ipc_c, 'min_cores': self.ipc_min_cores,
+                'min_deviation': self.ipc_min_deviation,
+                'increase': self.ipc_quota_increase_cores,
+                'decrease': self.ipc_quota_decrease_factor,
+                'blind_ticks': self.blind_ticks,
+                'share_alarms': not self.ipc_strict,
+                'ways_increase': 1 / self.ipc_smoothing}

@@ -160,11 +160,8 @@ class Quota:
     :ivar ways: of each last-level cache; ``None`` where none can be divided
     """
 
-    def __init__(self, *, c: float, size: int, min_cores: float,
-                 min_deviation: float, increase: float, decrease: float,
-                 blind_ticks: int, smoothing: int = 1,
-                 share_alarms: bool = True,
-                 ways_increase: float = 0.0) -> None:
+    def __init__(self, *, size: int, smoothing: int = 1, **options: Any
+                 ) -> None:
         self.cores: float | None = None
         self.ways: float | None = None
         self.verdict = Verdict.MINIMUM
@@ -173,21 +170,14 @@ class Quota:
         self.proved = math.inf
         self._quiet = 0
         self._since_shrink = smoothing
-        self._c = self._c_each = c
         self._size = size
         self._smoothing = smoothing
-        self._min_cores = min_cores
-        self._min_deviation = min_deviation
-        self._increase = increase
-        self._decrease = decrease
-        self._ways_increase = ways_increase
-        self._blind_ticks = blind_ticks
-        self._share_alarms = share_alarms
         self._baselines: dict[RunKey, _Baseline] = {}
+        self.tune(**options)
 
     def tune(self, *, c: float, min_cores: float, min_deviation: float,
              increase: float, decrease: float, blind_ticks: int,
-             ways_increase: float, share_alarms: bool = True) -> None:
+             ways_increase: float = 0.0, share_alarms: bool = True) -> None:
         """Go on with other constants; what was learnt stays."""
         self._c = self._c_each = c
         self._min_cores = min_cores

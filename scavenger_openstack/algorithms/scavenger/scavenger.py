@@ -27,6 +27,7 @@ from typing import Any
 
 from scavenger_openstack.algorithms.floors import floors as floors_of
 from scavenger_openstack.algorithms.floors import Overcommitted
+from scavenger_openstack.algorithms.max_min import DEMAND_FACTOR
 from scavenger_openstack.algorithms.max_min import split
 from scavenger_openstack.algorithms import saved_state
 from scavenger_openstack.algorithms.scavenger.contenders import Contenders
@@ -134,14 +135,10 @@ class Controller:
             rule=p.reserve_rule, peak_size=samples(peak_s, interval_s))
 
     def _new_quota(self) -> Quota:
-        p = self.params
         return Quota(
-            c=p.ipc_c, size=samples(p.ipc_window_s, self._interval_s),
-            min_cores=p.ipc_min_cores, min_deviation=p.ipc_min_deviation,
-            increase=p.ipc_quota_increase_cores,
-            decrease=p.ipc_quota_decrease_factor, blind_ticks=p.blind_ticks,
-            smoothing=p.ipc_smoothing, share_alarms=not p.ipc_strict,
-            ways_increase=1 / p.ipc_smoothing)
+            size=samples(self.params.ipc_window_s, self._interval_s),
+            smoothing=self.params.ipc_smoothing,
+            **self.params.quota_options())
 
     def tune(self, params: Params) -> None:
         """See :class:`.decision.controller.Controller`."""
@@ -152,13 +149,7 @@ class Controller:
             resource.tune(c=c, min_headroom=p.min_headroom,
                           blind_ticks=p.blind_ticks, rule=p.reserve_rule)
         self._page_cache.params = self._leftover.params = p
-        self._quota.tune(
-            c=p.ipc_c, min_cores=p.ipc_min_cores,
-            min_deviation=p.ipc_min_deviation,
-            increase=p.ipc_quota_increase_cores,
-            decrease=p.ipc_quota_decrease_factor, blind_ticks=p.blind_ticks,
-            share_alarms=not p.ipc_strict,
-            ways_increase=1 / p.ipc_smoothing)
+        self._quota.tune(**p.quota_options())
 
     def step(self, now: float, rates: types.Rates) -> types.Decision:
         """All the caps that should be in force now.  ``now`` in seconds."""
@@ -362,8 +353,7 @@ class Controller:
         return facts
 
     def _demands(self, used: Iterable[float | None]) -> list[float]:
-        factor = self.params.demand_factor
-        return [(use or 0.0) * factor for use in used]
+        return [(use or 0.0) * DEMAND_FACTOR for use in used]
 
     def state(self) -> dict[str, Any]:
         """What to keep over a restart; plain JSON values."""
