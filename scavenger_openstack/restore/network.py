@@ -65,7 +65,9 @@ def delete_bucket(action: RestoreAction) -> bool:
     :raises RestoreError: a bucket does not go away.
     """
     netns, dev, where = _where(action)
-    names, _ = _links(netns, where)
+    names, kinds = _links(netns, where)
+    # Hardware drops packets without a queue, whatever a lease may hold.
+    virtual = {name for name, _, _ in kinds}
     present = [index for index in (action['ifindex'],
                                    *action.get('also', ()))
                if names.get(index)]
@@ -77,7 +79,8 @@ def delete_bucket(action: RestoreAction) -> bool:
         try:
             changed |= _delete_bucket(
                 netns, names[index],
-                noqueue=index in action.get('noqueue', ()))
+                noqueue=(index in action.get('noqueue', ())
+                         and names[index] in virtual))
         except RestoreError as exc:
             faults.append(str(exc))
     if faults:

@@ -372,6 +372,16 @@ class Device(base.FunctionalTestCase):
             self.assertTrue(actions.run(action, []))
         self.assertEqual(self.before, taps.listing(self.wire.far))
 
+    def test_noqueue_of_hardware(self) -> None:
+        """It stays: the watcher does not put it there."""
+        device = f'{self.wire.far}:lo'
+        namespaces.run('tc', '-n', self.wire.far, 'qdisc', 'add', 'dev', 'lo',
+                       'root', 'noqueue')
+        driver = egress.Network({}, {JOB: device})
+        self.addCleanup(driver.close)
+        exc = self.assertRaises(errors.Unsupported, driver.read, JOB, SENDS)
+        self.assertIn('the qdisc noqueue', str(exc))
+
     def test_both_ways_are_counted(self) -> None:
         before = self.driver.received_sent(self.device)
         self.wire.goodput(0.2)

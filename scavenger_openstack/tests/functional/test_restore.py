@@ -375,6 +375,13 @@ class Egress(RestoreTestCase):
         self.assertFalse(self.restore(noqueue))
         self.assertIn('tbf 77:', self.shown())
 
+    def test_no_noqueue_for_hardware(self) -> None:
+        """It would drop packets: a damaged lease does no harm."""
+        self.assertFalse(self.restore({**self.tc, 'dev': 'lo', 'ifindex': 1,
+                                       'noqueue': [1]}))
+        self.assertNotRegex(self.ip('qdisc', 'show', 'dev', 'lo', tool='tc'),
+                            'noqueue [1-9a-f]')
+
     def test_gone(self) -> None:
         self.bucket('5ca0:')
         self.assertIn('made again', str(self.assertRaises(
