@@ -126,12 +126,14 @@ class ReceivedTest(testtools.TestCase):
     def test_turned_off_for_a_while(self) -> None:
         """What was learnt before is not what the foreground needs now."""
         for off, again in (
-                ({'use_network_received': False}, {INGRESS}),
-                ({'use_network': False}, {EGRESS, INGRESS})):
+                (dataclasses.replace(PARAMS, use_network_received=False),
+                 {INGRESS}),
+                (dataclasses.replace(PARAMS, use_network=False),
+                 {EGRESS, INGRESS})):
             self.controller = Controller(PARAMS)
             for _ in range(5):
                 self.step(0.1 * GBIT, 0.1 * GBIT)
-            self.controller.tune(dataclasses.replace(PARAMS, **off))
+            self.controller.tune(off)
             for _ in range(3):
                 self.step(0.1 * GBIT, 0.1 * GBIT)
             self.controller.tune(PARAMS)
