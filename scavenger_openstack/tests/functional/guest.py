@@ -13,10 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
+import contextlib
 import ctypes
 import dataclasses
 import functools
 import json
+import os
 import pathlib
 import shutil
 import signal
@@ -155,7 +157,7 @@ class Guest:
              '-drive', f'file={scratch}/disk,format=raw,if=virtio,'
              'cache=unsafe', *self.options],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE, text=True, preexec_fn=_end_with_us)
+            stderr=subprocess.PIPE, text=True, preexec_fn=_before_qemu)
         try:
             said = attend(qemu, scratch / 'report', self.deadline_s)
             if qemu.returncode:
@@ -232,8 +234,12 @@ def _ticks(pid: int) -> dict[str, tuple[int, str]]:
     return found
 
 
-def _end_with_us() -> None:
+def _before_qemu() -> None:
+    """QEMU ends with us.  It goes before what runs beside it, if we may: what
+    it emulates has deadlines, and takes ten times as long as on a machine."""
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    with contextlib.suppress(PermissionError):
+        os.nice(-5)
 
 
 def _flat(suite: Any) -> Iterator[unittest.TestCase]:
