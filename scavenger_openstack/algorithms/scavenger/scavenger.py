@@ -153,6 +153,8 @@ class Controller:
             self._memory_window = usage.MemoryWindow()
         if not p.use_page_cache:
             self._page_cache = page_cache.PageCache(p)
+        if not p.use_ipc:
+            self._quota, self._contenders = self._new_quota(), Contenders()
         for resource, c in ((self._memory, p.memory_c),
                             *((link, p.network_c)
                               for link in self._links.values())):

@@ -473,6 +473,16 @@ class CpuTest(testtools.TestCase):
                 self.controller.state()['contenders']))
             self.assertEqual(verdict, found.facts['ipc'].get('verdict'))
 
+    def test_ipc_is_learnt_again_when_it_was_off(self) -> None:
+        rated = use(A, cpu_cores=1.0), use(VM, cpu_cores=1.0, cpi=0.5)
+        for _ in range(8):
+            decision = self.step(*rated)
+        self.assertEqual('holding', decision.facts['ipc']['rule'])
+        params = self.controller.params
+        self.controller.tune(dataclasses.replace(params, use_ipc=False))
+        self.controller.tune(params)
+        self.assertEqual('learning', self.step(*rated).facts['ipc']['rule'])
+
     def test_ways_of_the_cache_by_ipc(self) -> None:
         """One limit for all background work, while it is tighter than none."""
         self.controller = Controller(dataclasses.replace(
