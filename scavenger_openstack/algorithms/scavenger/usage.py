@@ -26,9 +26,10 @@ ByLink = Mapping[str, Sequence[WorkloadRates]]
 
 
 class Direction(NamedTuple):
-    """One of the two ways over a link, of which each has all of its capacity.
+    """A direction of a link; each has all of the link's capacity.
 
-    ``name`` is that of its facts, ``act`` what its workloads do.
+    ``name`` is that of its facts, ``act`` what its workloads do; rates are in
+    bytes per second.
     """
 
     name: str
@@ -45,11 +46,6 @@ DIRECTIONS = (
     Direction('network_received', 'receiving', Knob.INGRESS_BYTES_PER_S,
               lambda rated: rated.net_rx_bytes_per_s,
               lambda rates: rates.link_rx_bytes_per_s))
-
-
-def directions(*, received: bool) -> Sequence[Direction]:
-    """Return the directions in which the background is limited."""
-    return DIRECTIONS if received else DIRECTIONS[:1]
 
 
 def foreground_memory(total: float | None, available: float | None,
