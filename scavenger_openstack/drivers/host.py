@@ -20,6 +20,7 @@ from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import calls
 from scavenger_openstack.drivers.cgroup import cgroups
 from scavenger_openstack.drivers.cgroup.memory import counts_refaults
+from scavenger_openstack.drivers.cgroup.memory import RecentRefaults
 from scavenger_openstack.drivers.delay import accounting
 from scavenger_openstack.drivers.direct import cache
 from scavenger_openstack.drivers.direct import cpu
@@ -125,6 +126,7 @@ class Host:
         mounts = self._cgroups.mounts
         self._proc = proc.Proc(conf.root_dir, logged,
                                refaults=counts_refaults(mounts))
+        self._refaults = RecentRefaults()
         self._network = (
             _network(self._links.now, self._interfaces, conf.root_dir)
             if self._links.now or self._interfaces or uri else None)
@@ -186,12 +188,14 @@ class Host:
             self._cgroups.cpus_changed()
             self._topology = topology
         memory = self._cgroups.memory() or self._proc.memory()
-        workloads = self._cgroups.sample(memory.refaults)
+        with_refaults = self._refaults.update(memory.refaults)
+        workloads = self._cgroups.sample(with_refaults=with_refaults)
         virtual: tuple[WorkloadSample, ...] = ()
         if self._domains is not None:
             assert self._network is not None
             link_bytes = self._network.link_bytes()
-            virtual = self._domains.sample(link_bytes, memory.refaults)
+            virtual = self._domains.sample(link_bytes,
+                                           with_refaults=with_refaults)
             if self._domains.changes != self._changes:
                 self._follow(self._domains, virtual)
             virtual = self._network.without_withheld(virtual, link_bytes)

@@ -113,7 +113,6 @@ class Cgroups:
         self._allotments = own_limits.Allotments(self._mounts,
                                                  self._rules)
         self._entries: dict[str, _Entry] = {}
-        self._refaults = memory.RecentRefaults()
         self._leased: set[types.KnobKey] = set()
         self._turn = own_limits.Turn()
         self._ticks = 0
@@ -129,7 +128,7 @@ class Cgroups:
 
     # --- what there is
 
-    def sample(self, host_refaults: int | None = None
+    def sample(self, *, with_refaults: bool = True
                ) -> tuple[types.WorkloadSample, ...]:
         """Return what each workload has used so far.
 
@@ -137,12 +136,10 @@ class Cgroups:
         again under the same name is met at the next call); parents that
         cannot be read are warned about once.
 
-        :param host_refaults: bytes of page cache that were read again on the
-            host so far, ``None`` if not known
+        :param with_refaults: see :meth:`.counters.Counters.read`
         :raises DriverError: out of descriptors: nothing is known.
         """
         self._ticks += 1
-        with_refaults = self._refaults.update(host_refaults)
         other_disks = (not self._ticks % base.RESCAN_TICKS
                        and self._look_again())
         scan = self._parents.scan()

@@ -20,7 +20,6 @@ import time
 
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import calls
-from scavenger_openstack.drivers.cgroup import memory
 from scavenger_openstack.drivers.kernel import cgroup_files
 from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack.drivers.kernel import perf_event
@@ -100,7 +99,6 @@ class Domains:
         self.changes = 0    # so often other domains were there, or altered
         self._runs: dict[KnobKey, tuple[object, ...]] = {}
         self._balloons = balloon.Balloons()
-        self._refaults = memory.RecentRefaults()
         cgroup_files.allow_many_files()
         self._blocks = block_stats.Statistics(
             self._libvirt, self._health, self.executor, ticks=stats_ticks,
@@ -116,16 +114,14 @@ class Domains:
 
     # --- what there is
 
-    def sample(self, link_bytes: LinkBytes = domain_counters.NO_DEVICES,
-               host_refaults: int | None = None
+    def sample(self, link_bytes: LinkBytes = domain_counters.NO_DEVICES, *,
+               with_refaults: bool = True
                ) -> tuple[WorkloadSample, ...]:
         """Return what each domain that runs has used so far; never waits.
 
         :param link_bytes: by the network devices of this host
-        :param host_refaults: bytes of page cache that were read again on the
-            host so far, ``None`` if not known
+        :param with_refaults: see :meth:`.cgroup.counters.Counters.read`
         """
-        with_refaults = self._refaults.update(host_refaults)
         self._cache.begin()
         snapshots = self._cache.snapshots
         self._blocks.tick(snapshots)

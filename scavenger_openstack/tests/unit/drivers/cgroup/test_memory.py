@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A cgroup that plays the memory of the host."""
+"""Memory of the host, a cgroup that plays it, and page cache read again."""
 
 from __future__ import annotations
 
@@ -21,6 +21,15 @@ from scavenger_openstack.tests.unit.host_tree import MIB
 from scavenger_openstack.types import Knob
 
 TOP = '/all'
+
+
+class RecentRefaultsTest(testtools.TestCase):
+
+    def test_some_ticks_after_the_count_grew(self) -> None:
+        recent = memory.RecentRefaults()
+        self.assertEqual([True] * 3 + [False] * 2 + [True] * 3 + [False], [
+            recent.update(count) for count in (0, 0, 0, 0, 0, 5, 5, 5, 5)])
+        self.assertEqual([True] * 5, [recent.update(None) for _ in range(5)])
 
 
 class MemoryRootTest(testtools.TestCase):
