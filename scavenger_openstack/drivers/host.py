@@ -126,7 +126,7 @@ class Host:
         mounts = self._cgroups.mounts
         self._proc = proc.Proc(conf.root_dir, logged,
                                refaults=counts_refaults(mounts))
-        self._refaults = RecentRefaults()
+        self._refaults = RecentRefaults(conf.agent.interval_s)
         self._network = (
             _network(self._links.now, self._interfaces, conf.root_dir)
             if self._links.now or self._interfaces or uri else None)

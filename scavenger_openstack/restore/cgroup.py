@@ -84,7 +84,7 @@ def mounts(table: str = '/proc/self/mountinfo',
     mounted, the shortest path first."""
     return sorted(((row.point, row.kind,
                     os.makedev(*map(int, row.device.split(':'))))
-                   for row in mount_table.rows(table) if row.kind in kinds),
+                   for row in mount_table.rows(table, kinds)),
                   key=lambda mount: len(mount[0]))
 
 

@@ -7,6 +7,7 @@ Source: proc_pid_mountinfo(5).
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from collections.abc import Iterator
 import re
 from typing import NamedTuple
@@ -30,18 +31,22 @@ class Row(NamedTuple):
     source: str
 
 
-def rows(table: str = '/proc/self/mountinfo') -> Iterator[Row]:
+def rows(table: str = '/proc/self/mountinfo',
+         kinds: Collection[str] = ()) -> Iterator[Row]:
     """Return all mounts; a later one may hide others.
 
+    :param kinds: of file systems, without which those of all; a host with
+        containers has thousands, and each lease asks for those of cgroups
     :raises OSError: the table cannot be read.
     """
     with open(table, errors='surrogateescape', newline='\n') as file:
         for line in file:
             row = _MOUNT.match(line)
-            if row:
+            if row and (not kinds or row[4] in kinds):
                 yield Row(*map(unescape, row.groups()))
 
 
 def unescape(path: str) -> str:
     """Return a path of the kernel's lists of mounts as it is."""
-    return re.sub(r'\\([0-7]{3})', lambda m: chr(int(m[1], 8)), path)
+    return path if '\\' not in path else re.sub(
+        r'\\([0-7]{3})', lambda m: chr(int(m[1], 8)), path)

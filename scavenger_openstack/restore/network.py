@@ -65,21 +65,34 @@ def delete_bucket(action: RestoreAction) -> bool:
     :raises RestoreError: a bucket does not go away.
     """
     netns, dev, where = _where(action)
-    names, _ = _links(netns, where)
-    changed = [_delete_bucket(netns, names[index],
-                              noqueue=index in action.get('noqueue', ()))
-               for index in (action['ifindex'], *action.get('also', ()))
+    names, kinds = _links(netns, where)
+    # Hardware drops packets without a queue, whatever a lease may hold.
+    virtual = {name for name, _, _ in kinds}
+    present = [index for index in (action['ifindex'],
+                                   *action.get('also', ()))
                if names.get(index)]
-    if not changed:
+    if not present:
         raise Gone(f'{where} was deleted and made again'
                    if dev in names.values() else f'{where} is no longer there')
-    return any(changed)
+    changed, faults = False, []
+    for index in present:   # what is wrong with a device is no other's matter
+        try:
+            changed |= _delete_bucket(
+                netns, names[index],
+                noqueue=(index in action.get('noqueue', ())
+                         and names[index] in virtual))
+        except RestoreError as exc:
+            faults.append(str(exc))
+    if faults:
+        raise RestoreError('; '.join(faults))
+    return changed
 
 
 def _delete_bucket(netns: str, dev: str, *, noqueue: bool) -> bool:
     """Delete our bucket of one device; return whether it changed a thing.
 
     :param noqueue: the kernel's default, which comes then, was not there
+    :raises RestoreError: it does not go away.
     """
     changed, fault = False, ''
     for _ in range(3):
@@ -88,8 +101,9 @@ def _delete_bucket(netns: str, dev: str, *, noqueue: bool) -> bool:
             fault = shown.stderr
         elif any(line.startswith(BUCKET)
                  for line in shown.stdout.splitlines()):
-            fault = tool('tc', netns, 'qdisc', 'del', 'dev', dev,
-                         'root').stderr
+            # By its handle: another program's may have come since.
+            fault = tool('tc', netns, 'qdisc', 'del', 'dev', dev, 'root',
+                         'handle', f'{grammar.MARK:x}:').stderr
             changed = True
         elif noqueue and (' 0: root ' in shown.stdout or not shown.stdout):
             fault = tool('tc', netns, 'qdisc', 'add', 'dev', dev, 'root',

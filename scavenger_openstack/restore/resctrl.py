@@ -16,6 +16,7 @@ Source: the kernel's Documentation/filesystems/resctrl.rst.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -96,7 +97,8 @@ def remove_group(action: RestoreAction) -> bool:
             raise RestoreError(f'{point} is not the resctrl that is mounted '
                                'there: unmount what lies above it')
         # Without the lock if need be: a limit does not outlive its lease.
-        lock(top)
+        with contextlib.suppress(OSError):
+            lock(top)
         os.rmdir(GROUP, dir_fd=top)
         return True
     except FileNotFoundError:

@@ -268,8 +268,9 @@ class Store:
     def _remove(self, series: Series, segment: Segment) -> None:
         series.remove(segment)
         self._offsets.pop(segment.path, None)
-        self._damaged = {place for place in self._damaged
-                         if place[0] != segment.path}
+        for place in list(self._damaged):   # the other thread adds to it
+            if place[0] == segment.path:
+                self._damaged.discard(place)
 
     @property
     def waiting_bytes(self) -> int:

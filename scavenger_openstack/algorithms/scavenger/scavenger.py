@@ -147,6 +147,16 @@ class Controller:
     def tune(self, params: Params) -> None:
         """See :class:`.decision.controller.Controller`."""
         self.params = p = params
+        # What is off is not observed: later it is learnt again.
+        ways = {way.name for way in usage.directions(
+            received=p.use_network_received) if p.use_network}
+        self._links = {key: link for key, link in self._links.items()
+                       if key[0] in ways}
+        if not p.use_memory:
+            self._memory = self._new_resource()
+            self._memory_window = usage.MemoryWindow()
+        if not p.use_page_cache:
+            self._page_cache = page_cache.PageCache(p)
         for resource, c in ((self._memory, p.memory_c),
                             *((link, p.network_c)
                               for link in self._links.values())):

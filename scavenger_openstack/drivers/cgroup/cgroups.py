@@ -136,7 +136,7 @@ class Cgroups:
         again under the same name is met at the next call); parents that
         cannot be read are warned about once.
 
-        :param with_refaults: see :meth:`.counters.Counters.read`
+        :param with_refaults: as :meth:`.counters.Counters.read`
         :raises DriverError: out of descriptors: nothing is known.
         """
         self._ticks += 1

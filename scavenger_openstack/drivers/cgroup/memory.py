@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 import logging
+import math
 
 from scavenger_openstack.drivers.cgroup import counters
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
@@ -18,9 +19,9 @@ from scavenger_openstack import log_once
 
 LOG = logging.getLogger(__name__)
 
-FOLD_TICKS = 3
-"""Ticks until a cgroup has counted what it read again: the kernel adds that up
-every two seconds."""
+FOLD_S = 2.0
+"""Time until a cgroup has counted what it read again: so often the kernel adds
+that up."""
 
 
 def host_memory(root: CgroupDirectory) -> Memory:
@@ -87,19 +88,23 @@ class RecentRefaults:
     """Whether page cache is read again on a host.
 
     While none is, no workload reads any again.
+
+    :param interval_s: from one call of :meth:`update` to the next
     """
 
-    def __init__(self) -> None:
+    def __init__(self, interval_s: float) -> None:
+        self._fold_ticks = 1 + math.ceil(FOLD_S / interval_s)
         self._bytes: int | None = None
         self._ticks = 0
 
     def update(self, refaults: int | None) -> bool:
-        """Return whether some was read again in the last ticks.
+        """Return whether some was read again so recently that a workload may
+        not have counted it yet.
 
         :param refaults: bytes so far; ``None`` if not known: some may be
         """
         if refaults is None or refaults != self._bytes:
-            self._ticks = FOLD_TICKS
+            self._ticks = self._fold_ticks
         self._bytes = refaults
         self._ticks -= 1
         return self._ticks >= 0

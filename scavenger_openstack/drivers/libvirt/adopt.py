@@ -74,7 +74,9 @@ class Remover:
 
     def forget(self, uuid: str) -> None:
         """Forget a domain that does not run any more."""
-        self._astray = {key for key in self._astray if key[0] != uuid}
+        for key in list(self._astray):      # other threads add to it
+            if key[0] == uuid:
+                self._astray.discard(key)
 
     def remove(self, uuid: str, knobs: Collection[Knob]) -> None:
         """Begin to remove these limits, unless a call is at that domain."""

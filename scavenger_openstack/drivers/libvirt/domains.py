@@ -114,8 +114,8 @@ class Domains:
 
     # --- what there is
 
-    def sample(self, link_bytes: LinkBytes = domain_counters.NO_DEVICES, *,
-               with_refaults: bool = True
+    def sample(self, link_bytes: LinkBytes = domain_counters.NO_DEVICES,
+               *, with_refaults: bool = True
                ) -> tuple[WorkloadSample, ...]:
         """Return what each domain that runs has used so far; never waits.
 

@@ -240,10 +240,20 @@ class Network:
 
     def write(self, workload: str, knob: Knob, value: Value,
               state: base.KnobState | None = None) -> float | None:
-        """Set the rate in bytes per second; packets that wait stay."""
+        """Set the rate in bytes per second; packets that wait stay.
+
+        :raises WorkloadGone: as :meth:`read`; or the lease does not have all
+            that a bucket would replace
+        """
         interface = self._interface(workload, knob)
         rate = _rate(devices.first(interface), value)
         limited = self._read(workload, knob, state)
+        if state is not None and not set(limited.noqueue).issubset(
+                state.original.actions[0].get('noqueue', ())):
+            raise errors.WorkloadGone(
+                f'network device {" and ".join(devices.names(interface))}: '
+                'another program has put noqueue at its root since the lease '
+                'was made; it is leased again next time')
         try:
             limited.set_rate(token_bucket.bucket(
                 rate, max(link.mtu for link in limited.links.values())))

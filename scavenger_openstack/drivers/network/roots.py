@@ -8,7 +8,8 @@ whole rate.
 Most devices have a default qdisc of the kernel at the root, which a bucket
 replaces.  libvirt puts ``noqueue`` at the root of its taps, which limits
 nothing: it goes, too, and is put back with the limit's end.  Any other
-belongs to another program and stays.
+belongs to another program and stays, and so does the ``noqueue`` of hardware,
+which the watcher would not put there.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def read(namespace: rtnetlink.Rtnetlink, links: tap.Links, *, what: str
         qdisc = namespace.root_qdisc(link.ifindex)
         if qdisc is not None and not qdisc.handle:
             qdisc = None
-        if qdisc is None or qdisc.kind == NOQUEUE or (
+        if qdisc is None or (qdisc.kind == NOQUEUE and link.kind) or (
                 qdisc.handle == tap.HANDLE and qdisc.rate is not None):
             usable[name], qdiscs[name] = link, qdisc
         else:

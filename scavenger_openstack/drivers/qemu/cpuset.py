@@ -37,7 +37,8 @@ T = TypeVar('T')
 
 READ_TICKS = 8
 """What other programs have set is read in one of this many ticks: a hundred
-VMs have a thousand files.  What is moved is read before, too."""
+VMs have a thousand files.  What is moved is read before, too; whether cgroups
+came or went is read in each."""
 
 _ENTRY = cgroup_files.Entry('cpuset.cpus')
 
@@ -139,17 +140,19 @@ class CpuSet:
     def unleased(self) -> Mapping[int, frozenset[int]] | None:
         """See :class:`scavenger_openstack.drivers.base.CpuSet`."""
         self._tick += 1
-        if (self._tick % READ_TICKS and self._is_set
-                and len(self._moved) == len(self._parts)
-                and (self._version == 2 or self._links >= 0)):
+        links = self._directory.links()
+        if (self._tick % READ_TICKS and self._is_set and links == self._links
+                and len(self._moved) == len(self._parts)):
             return None
         self._is_set = True
         theirs: dict[int, frozenset[int]] = {}
         for sets in self._each(lambda part: part.cpus.unleased()):
             theirs.update(sets or {})
-        has_grown = self._version == 1 and (
-            self._directory.links() != self._links
-            or len(self._moved) != len(self._parts))
+        if self._version == 2:      # one set bounds those below
+            self._links = links
+            return theirs or None
+        has_grown = (links != self._links
+                     or len(self._moved) != len(self._parts))
         return theirs if theirs or has_grown else None
 
     def refresh(self, leased: Sequence[base.RestoreAction]) -> bool:
@@ -217,6 +220,7 @@ class CpuSet:
         """Open the parts that are there now."""
         links = self._directory.links()
         if self._version == 2 or links == self._links:
+            self._links = links
             return
         parts = {}
         for name in sorted(self._directory.subdirectories()):

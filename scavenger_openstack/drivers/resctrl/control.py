@@ -126,20 +126,24 @@ class Control:
         """Make the group, set its part, and move the threads of background
         work to it, in this order: none has a part that was not meant for it.
 
-        :raises DriverError: another program changes groups for long.
+        Threads are moved without the lock, which any user can keep.
+
+        :raises Denied: another program changes groups for long.
         """
         _check_shared(workload)
-        self._layout()      # without resctrl there is nothing to lock
+        # Without resctrl there is nothing to lock.
+        parts = self._layout().parts(int(value))
         try:
-            with tree.locked(self._top, PURPOSE):
-                layout = self._layout()
-                made = self._make()
-                try:
-                    self._set(layout.parts(int(value)))
-                except OSError:
-                    if made:
-                        os.rmdir(self._group)
-                    raise
+            if not self._has(parts):
+                with tree.locked(self._top, PURPOSE):
+                    parts = self._layout().parts(int(value))
+                    made = self._make()
+                    try:
+                        self._set(parts)
+                    except OSError:
+                        if made:
+                            os.rmdir(self._group)
+                        raise
             self._stale = False
             for _ in range(ROUNDS):
                 if not self._move():
@@ -197,6 +201,13 @@ class Control:
         except FileExistsError:
             return False
         return True
+
+    def _has(self, wanted: schemata.Parts) -> bool:
+        """Return whether the group is there, and has this part."""
+        try:
+            return not schemata.changes(self._schemata(self._group), wanted)
+        except FileNotFoundError:
+            return False
 
     def _set(self, wanted: schemata.Parts) -> None:
         """Set the part of the group, if it is another."""

@@ -63,12 +63,13 @@ def locked(top: str, purpose: str) -> Iterator[None]:
     """Keep other programs from changing groups meanwhile.
 
     :param purpose: what cannot be done without, for people
-    :raises DriverError: one of them has the lock.
+    :raises Denied: one of them has the lock, as any user may: so it is not
+        waited for in each tick.
     """
     fd = os.open(top, DIRECTORY)
     try:
         if not resctrl.lock(fd):
-            raise errors.DriverError(
+            raise errors.Denied(
                 f'cannot {purpose} now: another program has locked {top} for '
                 f'more than {resctrl.PATIENCE_S:g} s')
         yield

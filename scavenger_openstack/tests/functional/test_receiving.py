@@ -51,6 +51,13 @@ class ReceivingTestCase(taps.TapTestCase):
         return re.sub(r'_stat \d+', '', self.vm.tc(
             'qdisc', 'show', 'dev', device, 'root'))
 
+    def agent(self) -> actuator.Actuator:
+        """What sets limits under leases."""
+        leases = leases_.Leases(self.state)
+        leases.open()
+        self.addCleanup(leases.close)
+        return actuator.Actuator(self.driver, leases, deadline_s=1)
+
     def noqueue(self, *devices: str) -> None:
         """What libvirt puts at the root of its taps."""
         for device in devices or (taps.TAP,):
@@ -106,13 +113,36 @@ class Tap(ReceivingTestCase):
         self.assertRegex(self.root(), 'noqueue 8[0-9a-f]{3}: root')
         self.assertTrue(self.vm.arrives(20))
 
+    def test_noqueue_that_is_not_leased(self) -> None:
+        """It stays until there is a lease that puts it back."""
+        state = leased(self.driver, VM, RATE)
+        self.noqueue()
+        self.assertRaises(errors.WorkloadGone, self.driver.write, VM, RATE,
+                          1.25e6, state)
+        self.assertIn('noqueue', self.root())
+        self.assertFalse(self.restore_by(dict(state.original.actions[0])))
+        state = leased(self.driver, VM, RATE)
+        self.driver.write(VM, RATE, 1.25e6, state)
+        self.assertTrue(self.restore_by(dict(state.original.actions[0])))
+        self.assertIn('noqueue', self.root())
+
+    def test_another_program_puts_noqueue_over_a_limit(self) -> None:
+        """It has to be leased before the limit is set again."""
+        agent, caps = self.agent(), {
+            (VM, RATE): types.Cap(VM, RATE, 1.25e6, 'test', 'to see it')}
+        agent.reconcile(caps, agent.read(caps.values()))
+        self.assertIn('tbf', self.root())
+        self.vm.tc('qdisc', 'replace', 'dev', taps.TAP, 'root', 'noqueue')
+        for _ in range(2 * actuator.READ_TICKS):
+            agent.reconcile(caps, agent.read(caps.values()))
+        self.assertIn('tbf', self.root())
+        agent.remove((VM, RATE))
+        self.assertIn('noqueue', self.root())
+
     def test_by_an_agent(self) -> None:
         """It sets it, reads it back, changes it, and removes it."""
         self.noqueue()
-        leases = leases_.Leases(self.state)
-        leases.open()
-        self.addCleanup(leases.close)
-        agent = actuator.Actuator(self.driver, leases, deadline_s=1)
+        agent = self.agent()
         for rate in (1.25e6, 2.5e6, None, 1.25e6):
             caps = [] if rate is None else [
                 types.Cap(VM, RATE, rate, 'test', 'to see it')]
@@ -341,6 +371,16 @@ class Device(base.FunctionalTestCase):
             actions.validate(action, [])
             self.assertTrue(actions.run(action, []))
         self.assertEqual(self.before, taps.listing(self.wire.far))
+
+    def test_noqueue_of_hardware(self) -> None:
+        """It stays: the watcher does not put it there."""
+        device = f'{self.wire.far}:lo'
+        namespaces.run('tc', '-n', self.wire.far, 'qdisc', 'add', 'dev', 'lo',
+                       'root', 'noqueue')
+        driver = egress.Network({}, {JOB: device})
+        self.addCleanup(driver.close)
+        exc = self.assertRaises(errors.Unsupported, driver.read, JOB, SENDS)
+        self.assertIn('the qdisc noqueue', str(exc))
 
     def test_both_ways_are_counted(self) -> None:
         before = self.driver.received_sent(self.device)

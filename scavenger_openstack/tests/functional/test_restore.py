@@ -346,6 +346,17 @@ class Egress(RestoreTestCase):
         self.assertEqual(before, self.shown())
         self.assertFalse(self.restore(several))
 
+    def test_one_that_stays_limited(self) -> None:
+        """It keeps no other from being restored: tc cannot name it."""
+        self.bucket('5ca0:')
+        index = int(self.ip('-o', 'link', 'show', 'd9').partition(':')[0])
+        subprocess.run([b'ip', b'-n', self.netns.encode(), b'link', b'set',
+                        b'd9', b'name', b'd\xff'], check=True, timeout=60)
+        several = {**self.tc, 'ifindex': index, 'also': [self.tc['ifindex']]}
+        exc = self.assertRaises(actions.RestoreError, self.restore, several)
+        self.assertIn('Cannot find device', str(exc))
+        self.assertNotIn('tbf', self.shown())
+
     def test_noqueue_is_put_back(self) -> None:
         """Unless another program's qdisc came."""
         noqueue = {**self.tc, 'noqueue': [self.tc['ifindex']]}
@@ -363,6 +374,13 @@ class Egress(RestoreTestCase):
         self.bucket('77:')
         self.assertFalse(self.restore(noqueue))
         self.assertIn('tbf 77:', self.shown())
+
+    def test_no_noqueue_for_hardware(self) -> None:
+        """It would drop packets: a damaged lease does no harm."""
+        self.assertFalse(self.restore({**self.tc, 'dev': 'lo', 'ifindex': 1,
+                                       'noqueue': [1]}))
+        self.assertNotRegex(self.ip('qdisc', 'show', 'dev', 'lo', tool='tc'),
+                            'noqueue [1-9a-f]')
 
     def test_gone(self) -> None:
         self.bucket('5ca0:')

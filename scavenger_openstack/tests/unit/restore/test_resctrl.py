@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import os
 import pathlib
+from unittest import mock
 
 import fixtures
 import testtools
@@ -56,6 +57,13 @@ class RemoveTest(testtools.TestCase):
         self.assertEqual([('rmdir', True)] * 3, [
             change for change in held if change[0] == 'rmdir'])
         self.assertFalse(self.resctrl.is_locked())
+
+    def test_no_lock_can_be_had(self) -> None:
+        """The kernel has no memory for it."""
+        self.resctrl.control('scavenger')
+        with mock.patch('fcntl.flock', side_effect=OSError(
+                errno.ENOLCK, os.strerror(errno.ENOLCK))):
+            self.assertTrue(self.run_action())
 
     def test_refused(self) -> None:
         for wrong in ({'dir': 'sys'}, {'dir': '/sys/../etc'}, {'dir': '/a//b'},

@@ -16,6 +16,7 @@ import stat
 import subprocess
 import sys
 import threading
+from typing import Any
 from typing import BinaryIO
 
 import fixtures
@@ -447,6 +448,27 @@ class StoreTest(stored.StoreTestCase):
             self.assertGreater(len(names), 5)
             self.assertTrue(self.lines)
             kept.close()
+
+    def test_one_is_removed_while_a_damaged_one_is_read(self) -> None:
+        """By the thread of the reports, which has no lock meanwhile."""
+        kept = self.open()
+        kept.add([kill('a')])
+
+        class Interrupted:
+            """At its comparison another thread has the CPU."""
+
+            def __eq__(self, other: object) -> bool:
+                kept._damaged.add((pathlib.Path('b'), 0))
+                return False
+
+            __hash__ = object.__hash__
+
+        path: Any = Interrupted()
+        segment, = kept._events.segments
+        kept._damaged |= {(segment.path, 5), (path, 0), (segment.path, 7)}
+        kept._remove(kept._events, segment)
+        self.assertEqual({path, pathlib.Path('b')},
+                         {place for place, _ in kept._damaged})
 
     def test_a_damaged_position(self) -> None:
         """All that is there is reported again, and the conductor notices."""

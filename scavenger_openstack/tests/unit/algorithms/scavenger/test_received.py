@@ -123,6 +123,51 @@ class ReceivedTest(testtools.TestCase):
         self.assertEqual({EGRESS}, self.limits(decision).keys())
         self.assertNotIn('network_received', decision.facts)
 
+    def test_turned_off_for_a_while(self) -> None:
+        """What was learnt before is not what the foreground needs now."""
+        for off, again in (
+                (dataclasses.replace(PARAMS, use_network_received=False),
+                 {INGRESS}),
+                (dataclasses.replace(PARAMS, use_network=False),
+                 {EGRESS, INGRESS})):
+            self.controller = Controller(PARAMS)
+            for _ in range(5):
+                self.step(0.1 * GBIT, 0.1 * GBIT)
+            self.controller.tune(off)
+            for _ in range(3):
+                self.step(0.1 * GBIT, 0.1 * GBIT)
+            self.controller.tune(PARAMS)
+            decision = self.step(0.1 * GBIT, 0.1 * GBIT)
+            rules = {cap.knob: decision.facts[name]['eth0']['rule']
+                     for cap in decision.caps for name in (
+                         {EGRESS: 'network', INGRESS: 'network_received'}[
+                             cap.knob],)}
+            self.assertEqual({knob: 'learning' if knob in again
+                              else 'holding' for knob in (EGRESS, INGRESS)},
+                             rules)
+
+    def test_memory_that_is_turned_off_for_a_while(self) -> None:
+        memory = dataclasses.replace(
+            PARAMS, use_memory=True, use_page_cache=True, use_network=False,
+            memory_window_s=4.0, memory_peak_s=8.0)
+        sizes: dict[str, Any] = {
+            'memory_total_bytes': 2 ** 34, 'memory_available_bytes': 2 ** 33,
+            'memory_free_bytes': 2 ** 33, 'refault_bytes_per_s': 2.0 ** 30}
+        self.controller = Controller(memory)
+        for _ in range(8):
+            decision = self.step(0.0, 0.0, **sizes)
+        self.assertEqual('holding', decision.facts['memory']['rule'])
+        self.assertLess(0, decision.facts['page_cache'][
+            'refault_bytes_per_s'])
+        self.controller.tune(dataclasses.replace(
+            memory, use_memory=False, use_page_cache=False))
+        self.step(0.0, 0.0, **sizes)
+        self.controller.tune(memory)
+        decision = self.step(0.0, 0.0, **{**sizes, 'refault_bytes_per_s': 0})
+        self.assertEqual('learning', decision.facts['memory']['rule'])
+        self.assertEqual(0, decision.facts['page_cache'][
+            'refault_bytes_per_s'])
+
     def test_kept_over_a_restart(self) -> None:
         for _ in range(5):
             before = self.step(0.1 * GBIT, 0.3 * GBIT)

@@ -119,19 +119,19 @@ class TestSample(CgroupsCase):
         unknown, = driver.sample()
         self.assertIsNone(unknown.memory_bytes)
 
-    def refaults(self, driver: Cgroups, own: int, *, recent: bool) -> int:
+    def refaults(self, driver: Cgroups, own: int, *, read: bool) -> int:
         """Return what is counted of a workload that runs, in pages."""
         self.tree.put('c/batch/a/cpuacct.usage', f'{own}\n')
         self.tree.put('m/batch/a/memory.stat', 'total_cache 1\n'
                       f'total_workingset_refault_file {own}\n')
-        sample, = driver.sample(with_refaults=recent)
+        sample, = driver.sample(with_refaults=read)
         page = os.sysconf('SC_PAGE_SIZE')
         self.assertEqual(3 * page, sample.page_cache_bytes)
         return (sample.refault_bytes or 0) // page
 
     def test_page_cache_that_is_read_again(self) -> None:
-        """On version 1 it is read of a workload while some is read on the
-        host, and in one of eight ticks: the file is a long one."""
+        """On version 1 it is read of a workload while the host's count grows,
+        and in one of eight ticks: the file is a long one."""
         self.tree.put('proc/self/mounts', 'm /m cgroup rw,memory 0 0\n'
                       'c /c cgroup rw,cpuacct 0 0\n')
         for path, text in (('memory.stat', 'total_workingset_refault_file 0'),
@@ -143,7 +143,7 @@ class TestSample(CgroupsCase):
         driver = self.driver()
         self.assertEqual(
             [1, 2, 3, 3, 3, 6, 7, 8, 8, 8, 11, 11],
-            [self.refaults(driver, own, recent=own in (1, 2, 3, 6, 7, 8))
+            [self.refaults(driver, own, read=own in (1, 2, 3, 6, 7, 8))
              for own in range(1, 13)])
 
     def test_counted_disks_can_be_chosen(self) -> None:

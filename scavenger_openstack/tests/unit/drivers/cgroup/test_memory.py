@@ -90,6 +90,17 @@ class RefaultsTest(testtools.TestCase):
                              memory.counts_refaults({'memory': mount}), text)
         self.assertTrue(memory.counts_refaults({}))
 
+    def test_read_until_the_kernel_has_added_them_up(self) -> None:
+        """Which takes two seconds, however long a tick is."""
+        for interval_s, ticks in (1.0, 3), (0.1, 21), (10.0, 2):
+            recent = memory.RecentRefaults(interval_s)
+            recent.update(5)
+            read = [recent.update(7) for _ in range(30)]
+            self.assertEqual([True] * ticks, read[:ticks])
+            self.assertFalse(any(read[ticks:]))
+            self.assertTrue(recent.update(None))    # not known
+            self.assertTrue(recent.update(None))
+
 
 class _Busy(cgroup_files.CgroupDirectory):
     """A cgroup of version 1 whose limit does not go below a size."""

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import testtools
 
 from scavenger_openstack.drivers.libvirt import adopt
@@ -26,6 +28,33 @@ def base(target: str, what: str = 'bytes', value: str = '0'
          ) -> dict[str, str]:
     return {f'{target}.{way}_{what}_sec': value
             for way in ('total', 'read', 'write')}
+
+
+class Interrupted(str):
+    """A name at whose comparison another thread has the CPU."""
+
+    remover: adopt.Remover
+
+    def __eq__(self, other: object) -> bool:
+        self.remover.astray(f'{other}, too', Knob.PAUSED)
+        return str(self) == other
+
+    __ne__ = object.__ne__
+    __hash__ = str.__hash__
+
+
+class ForgetTest(testtools.TestCase):
+
+    def test_while_other_threads_set_limits(self) -> None:
+        none: Any = None        # no call is made
+        remover = adopt.Remover(none, none, none, none)
+        for name in 'one', 'two':
+            remover.astray(name, Knob.PAUSED)
+        ended = Interrupted('one')
+        ended.remover = remover
+        remover.forget(ended)
+        self.assertEqual({'two', 'one, too', 'two, too'}, {
+            name for name, _ in remover._astray})
 
 
 class WayBack(testtools.TestCase):

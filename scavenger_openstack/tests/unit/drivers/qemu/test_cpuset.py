@@ -144,6 +144,35 @@ class Version1(FastCase):
             self.cpus.refresh(self.taken)
             self.move(cpu)
 
+    def turn_over(self) -> None:
+        """Until the sets are not read for some ticks."""
+        self.move(3)
+        self.assertIsNone(self.unleased())
+        while self.cpus._tick % cpuset.READ_TICKS:
+            self.cpus.unleased()
+
+    def test_another_run_of_it(self) -> None:
+        """It is noticed in the next tick: nothing limits that one."""
+        self.turn_over()
+        self.assertIsNone(self.cpus.unleased())
+        for part in (*self.parts, ''):
+            self.host.delete(f'{ONE}/{part}')
+        self.assertRaises(errors.WorkloadGone, self.cpus.unleased)
+
+    def test_a_plugged_vcpu_is_noticed_in_the_next_tick(self) -> None:
+        """Version 2 bounds it already."""
+        self.turn_over()
+        self.assertIsNone(self.cpus.unleased())
+        self.host.cgroup(f'{ONE}/vcpu2')
+        self.assertEqual({1: {}, 2: None}[self.version],
+                         self.cpus.unleased())
+        for _ in range(2):
+            self.cpus.refresh(self.taken)
+            self.cpus.unleased()
+        self.tick()
+        self.turn_over()
+        self.assertIsNone(self.cpus.unleased())
+
     def test_what_is_set(self) -> None:
         """What another program has written since is in the way."""
         self.move(3)

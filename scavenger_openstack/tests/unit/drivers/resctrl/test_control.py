@@ -196,10 +196,21 @@ class LockTest(ControlTestCase):
 
     def test_another_program_has_it(self) -> None:
         with self.resctrl.locked():
-            exc = self.assertRaises(errors.DriverError, self.limit, 2)
+            exc = self.assertRaises(errors.Denied, self.limit, 2)
             self.assertIn('another program has locked', str(exc))
             self.assertFalse((self.resctrl.top / 'scavenger').exists())
         self.limit(2)
+
+
+    def test_threads_move_without_it(self) -> None:
+        """Any user can keep it, and so the foreground in the group."""
+        self.limit(2, '/hog', '/vm')
+        with self.resctrl.locked():
+            self.control.follow(host('/hog', foreground=('/vm',)))
+            self.control.write(*control.KEY, 2, LEASED)
+            self.assertEqual(({11, 12}, {1, 21, 31}), (
+                self.resctrl.tasks('scavenger'), self.resctrl.tasks()))
+            self.assertRaises(errors.Denied, self.limit, 3)
 
 
 class CannotTest(ControlTestCase):
