@@ -148,10 +148,10 @@ class Controller:
         """See :class:`.decision.controller.Controller`."""
         self.params = p = params
         # What is off is not observed: later it is learnt again.
-        ways = {way.name for way in usage.directions(
+        observed = {direction.name for direction in usage.directions(
             received=p.use_network_received) if p.use_network}
         self._links = {key: link for key, link in self._links.items()
-                       if key[0] in ways}
+                       if key[0] in observed}
         if not p.use_memory:
             self._memory = self._new_resource()
             self._memory_window = usage.MemoryWindow()
@@ -184,8 +184,8 @@ class Controller:
         if params.use_network:
             by_link = [usage.by_link(part, rates.link_of)
                        for part in (tick.background, tick.foreground)]
-            for direction in usage.DIRECTIONS[
-                    :2 if params.use_network_received else 1]:
+            for direction in usage.directions(
+                    received=params.use_network_received):
                 facts[direction.name] = self._regulate_network(
                     tick, direction, *by_link)
         crowded, cpus = False, cpu_pins.usable(rates.topology)

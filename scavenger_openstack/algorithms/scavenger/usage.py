@@ -48,6 +48,11 @@ DIRECTIONS = (
               lambda rates: rates.link_rx_bytes_per_s))
 
 
+def directions(*, received: bool) -> Sequence[Direction]:
+    """Return the directions in which the background is limited."""
+    return DIRECTIONS if received else DIRECTIONS[:1]
+
+
 def foreground_memory(total: float | None, available: float | None,
                       background: float) -> float | None:
     """x(t) of memory in bytes: all that is used and is not background's.

@@ -377,7 +377,7 @@ class Device(base.FunctionalTestCase):
         device = f'{self.wire.far}:lo'
         namespaces.run('tc', '-n', self.wire.far, 'qdisc', 'add', 'dev', 'lo',
                        'root', 'noqueue')
-        driver = egress.Network({}, {JOB: device})
+        driver = limits.Network({}, {JOB: device})
         self.addCleanup(driver.close)
         exc = self.assertRaises(errors.Unsupported, driver.read, JOB, SENDS)
         self.assertIn('the qdisc noqueue', str(exc))

@@ -23,15 +23,6 @@ from scavenger_openstack.types import Knob
 TOP = '/all'
 
 
-class RecentRefaultsTest(testtools.TestCase):
-
-    def test_some_ticks_after_the_count_grew(self) -> None:
-        recent = memory.RecentRefaults()
-        self.assertEqual([True] * 3 + [False] * 2 + [True] * 3 + [False], [
-            recent.update(count) for count in (0, 0, 0, 0, 0, 5, 5, 5, 5)])
-        self.assertEqual([True] * 5, [recent.update(None) for _ in range(5)])
-
-
 class MemoryRootTest(testtools.TestCase):
 
     def setUp(self) -> None:
