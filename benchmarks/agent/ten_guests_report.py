@@ -99,7 +99,7 @@ def text(record: Mapping[str, Any]) -> str:
         'seconds, in ms; what the agent saw of all three; what the hogs '
         'say of their own work.', '', *work(record, timeline, phases), '',
         *recovered(record, timeline, phases), '',
-        *beside(record, timeline), '',
+        *p99_ratios(record, timeline), '',
         'What the agent saw of each guest: cores, and MB/s of its disk '
         '(libvirt tells that some', 'seconds later)', '',
         *used(record, timeline, phases), '', *told(record, timeline), '',
@@ -208,19 +208,20 @@ def recovered(record: Mapping[str, Any], timeline: Timeline,
                     *record['victims']), found)
 
 
-def beside(record: Mapping[str, Any], timeline: Timeline) -> list[str]:
-    """The whole time in which a guest disturbs, limited or not."""
+def p99_ratios(record: Mapping[str, Any], timeline: Timeline) -> list[str]:
+    """Return the table of the victims' P99 while a guest disturbs, limited or
+    not, beside that before."""
     rows = []
     for name in record['victims']:
         before, work = [], []
-        for one in record['reports'][name]:
-            from_s = one['until_s'] - one['took_s']
+        for report in record['reports'][name]:
+            from_s = report['until_s'] - report['took_s']
             if from_s < timeline.first_s:
-                before.append(one)
+                before.append(report)
             elif any(timeline.works(hog, from_s) for hog in timeline.worked):
-                work.append(one)
-        quiet_s, work_s = (_median(one['p99_s'] for one in reports
-                                   if 'p99_s' in one)
+                work.append(report)
+        quiet_s, work_s = (_median(report['p99_s'] for report in reports
+                                   if 'p99_s' in report)
                            for reports in (before, work))
         rows.append((name, number(_ms(quiet_s)), number(_ms(work_s)), number(
             work_s / quiet_s if quiet_s and work_s else None, 2)))

@@ -106,7 +106,7 @@ def give(tree: base.CgroupTree, what: str, device: str, limit: int
 
 @contextlib.contextmanager
 def cost_model(device: str) -> Iterator[bool]:
-    """Turn the kernel's cost model of a disk on; whether it has one."""
+    """Turn the kernel's cost model of a disk on; yield whether it has one."""
     top = base.unified()
     file = top / 'io.cost.qos' if top else None
     if file is None or not file.exists():

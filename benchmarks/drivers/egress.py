@@ -29,7 +29,7 @@ from typing import Any
 
 from scavenger_openstack.agent.lease import leases
 from scavenger_openstack.drivers.network import devices
-from scavenger_openstack.drivers.network import egress
+from scavenger_openstack.drivers.network import limits
 from scavenger_openstack.drivers.network import tap
 from scavenger_openstack.restore import actions
 from scavenger_openstack.tests.functional import namespaces
@@ -58,7 +58,7 @@ def measure(kind: str, seconds: float, rounds: int) -> list[dict[str, Any]]:
     found = []
     with contextlib.ExitStack() as stack:
         interface, goodput = place(kind, stack)
-        driver = egress.Network({}, {'bench': interface})
+        driver = limits.Network({}, {'bench': interface})
         stack.callback(driver.close)
         for rate in RATES:
             driver.write('bench', RATE, rate)
@@ -83,7 +83,7 @@ def measure_calls(kind: str) -> dict[str, Any]:
         took[name].append(time.perf_counter() - start)
 
     with contextlib.ExitStack() as stack:
-        driver = egress.Network({}, {'bench': place(kind, stack)[0]})
+        driver = limits.Network({}, {'bench': place(kind, stack)[0]})
         stack.callback(driver.close)
         for _ in range(REMOVALS):
             step, = driver.restore_actions('bench', RATE)
@@ -104,7 +104,7 @@ def measure_removals(count: int) -> dict[str, float]:
     found = {}
     with contextlib.ExitStack() as stack:
         wires = stack.enter_context(namespaces.Wires(count))
-        driver = egress.Network({}, {str(line): tap.Tap(wires.device(line))
+        driver = limits.Network({}, {str(line): tap.Tap(wires.device(line))
                                      for line in range(count)})
         stack.callback(driver.close)
         held = leases.Leases(pathlib.Path(stack.enter_context(

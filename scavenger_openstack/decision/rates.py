@@ -137,8 +137,11 @@ def _before(prev: HostSample, cur: HostSample
 
 def _link_rates(prev: Mapping[str, int], cur: Mapping[str, int],
                 interval_s: float) -> dict[str, float | None]:
-    """Bytes per second over each link, ``None`` without an interval."""
-    growths = {link: grown(prev.get(link), total) if interval_s else None
+    """Bytes per second over each link; ``None`` without a total before.
+
+    :param prev: total bytes by link, of the sample before
+    """
+    growths = {link: grown(prev.get(link), total)
                for link, total in cur.items()}
     return {link: None if growth is None else growth / interval_s
             for link, growth in growths.items()}
@@ -156,15 +159,15 @@ def rates(prev: HostSample | None, cur: HostSample) -> Rates:
     interval_s = 0.0
     refaults: float | None = None
     before: Sequence[WorkloadSample | None] = [None] * len(cur.workloads)
+    tx_before: Mapping[str, int] = {}
+    rx_before: Mapping[str, int] = {}
     if prev is not None and prev.boot_id == cur.boot_id:
         passed = cur.time_s - prev.time_s
         if SHORTEST_S <= passed < INFINITY:
             interval_s = passed
             before = _before(prev, cur)
             refaults = grown(prev.refault_bytes, cur.refault_bytes)
-    link_tx, link_rx = (
-        _link_rates(getattr(prev, name, {}), getattr(cur, name), interval_s)
-        for name in ('link_tx_bytes', 'link_rx_bytes'))
+            tx_before, rx_before = prev.link_tx_bytes, prev.link_rx_bytes
     workloads = []
     for old, sample in zip(before, cur.workloads, strict=True):
         workload = sample[0]
@@ -183,7 +186,10 @@ def rates(prev: HostSample | None, cur: HostSample) -> Rates:
         memory_total_bytes=cur.memory_total_bytes,
         memory_available_bytes=cur.memory_available_bytes,
         links=cur.links,
-        link_tx_bytes_per_s=link_tx, link_rx_bytes_per_s=link_rx,
+        link_tx_bytes_per_s=_link_rates(tx_before, cur.link_tx_bytes,
+                                        interval_s),
+        link_rx_bytes_per_s=_link_rates(rx_before, cur.link_rx_bytes,
+                                        interval_s),
         link_of=cur.link_of,
         complete=interval_s > 0,
         cpu_model=cur.cpu_model, direct=cur.direct, llc_ways=cur.llc_ways,

@@ -39,7 +39,7 @@ RECLAIM = 'memory'
 """The queue of limits for which the kernel may have to reclaim memory first.
 Only tightening can take long in it: all else is done at once."""
 
-DRAIN = 'egress'
+DRAIN = 'network'
 """The queue of limits behind which packets wait; these are sent before such a
 limit is removed.  Only removing can take long in it, and does not use the
 driver: all else is done at once."""

@@ -52,7 +52,7 @@ from scavenger_openstack.types import WorkloadSample
 # traffic: other hosts need 1 MiB less of memory.
 if typing.TYPE_CHECKING:
     from scavenger_openstack.drivers.libvirt import domains
-    from scavenger_openstack.drivers.network import egress
+    from scavenger_openstack.drivers.network import limits
 
 LOG = logging.getLogger(__name__)
 
@@ -68,9 +68,9 @@ def _is_domain(workload: str) -> bool:
 
 def _network(links: Mapping[str, float | None],
              interfaces: Mapping[str, tuple[str, str]],
-             root_dir: str) -> egress.Network:
-    from scavenger_openstack.drivers.network import egress
-    return egress.Network(
+             root_dir: str) -> limits.Network:
+    from scavenger_openstack.drivers.network import limits
+    return limits.Network(
         links, {workload: device
                 for workload, (device, _) in interfaces.items()}, root_dir)
 

@@ -172,17 +172,16 @@ class Prerequisites(NamedTuple):
         if Resource.NETWORK not in self.protect:
             return []
         if not self.links:
-            return ['network: the device that foreground and background send '
-                    'over cannot be found on this host, so no link is '
+            return ['network: the device that foreground and background '
+                    'share cannot be found on this host, so no link is '
                     'protected: name it in [network] links, ' + RESTART]
         unknown = [cgroup for cgroup in background
                    if cgroup not in self.interfaces]
         return [] if not unknown else [
             'network: what '
             f'{amounts.counted(len(unknown), "background cgroup")} may send '
-            'is not '
-            f'limited, {unknown[0]} for one: name the device of each in '
-            f'[network] interfaces, {RESTART}']
+            f'and receive is not limited, {unknown[0]} for one: name the '
+            f'device of each in [network] interfaces, {RESTART}']
 
 
 def _of(priority: Priority, samples: Sequence[WorkloadSample]

@@ -88,13 +88,16 @@ class BlindIsolation:
         """Bring the fast loop up to date; return what it does from now on."""
         self._observing = False
         enforce = self.mode is types.Mode.ENFORCE and not held_back
-        if self._is_off(rates, enforce):
+        if not enforce:
+            self._failing = False
+            self._wait_s = self._retry_s = 0.0
+        if self._end_without_buffer(len(usable(rates.topology))):
             return self._does()
         groups = [group for group in scavenger.groups(
             rated for rated in rates.workloads
             if rated.workload.priority is types.Priority.BACKGROUND)
             if group not in self.exempt]
-        if not self._may_run(rates, bool(groups)):
+        if self._end_if_hindered(rates.time_s, bool(groups)):
             return self._does()
         try:
             bounds, due = self._bounds(wishes, rates, groups,
@@ -113,34 +116,32 @@ class BlindIsolation:
         return (settle.NO_FAST_LOOP if self._fast is None
                 else settle.FastLoopState(self._sets.groups, floors))
 
-    def _is_off(self, rates: types.Rates, enforce: bool) -> bool:
-        """Return whether there is no buffer on this host; if so, end the fast
-        loop."""
-        if not enforce:
-            self._failing = False
-            self._wait_s = self._retry_s = 0.0
-        count = len(usable(rates.topology))
-        if self.mode is types.Mode.OFF or not perfiso.buffer_cores(
-                self.params, count):
-            self._failing = False
-            self.stop('off' if self.mode is types.Mode.OFF else
-                      f'off: buffer_cores is 0 on {count} CPUs, '
-                      'cpu.idle is used instead')
-            return True
-        return False
+    def _end_without_buffer(self, cpus: int) -> bool:
+        """End the fast loop if there is no buffer on this host; return whether
+        that is so.
 
-    def _may_run(self, rates: types.Rates, has_groups: bool) -> bool:
-        """Return whether the fast loop may run, or be previewed; end it if
-        not."""
+        :param cpus: number of those that the host has
+        """
+        off = self.mode is types.Mode.OFF
+        if not off and perfiso.buffer_cores(self.params, cpus):
+            return False
+        self._failing = False
+        self.stop('off' if off else f'off: buffer_cores is 0 on {cpus} CPUs, '
+                  'cpu.idle is used instead')
+        return True
+
+    def _end_if_hindered(self, now: float, has_groups: bool) -> bool:
+        """End the fast loop if it cannot run now, nor be previewed; return
+        whether that is so."""
         problem = self._problem()
         failed = self._fast is not None and bool(self._fast.problem)
-        if has_groups and not problem and rates.time_s >= self._retry_s:
-            return True
+        if has_groups and not problem and now >= self._retry_s:
+            return False
         self.stop(problem or ('' if has_groups else 'off'))
         if failed and self._fast is None:
             self._failing = True
-            self._rest(rates.time_s, WRITE_RETRY_S, LONGEST_WRITE_RETRY_S)
-        return False
+            self._rest(now, WRITE_RETRY_S, LONGEST_WRITE_RETRY_S)
+        return True
 
     def _bounds(self, wishes: Sequence[types.Cap], rates: types.Rates,
                 groups: Sequence[str], leaser: Leaser | None

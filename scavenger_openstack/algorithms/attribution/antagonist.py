@@ -160,10 +160,11 @@ class Limit:
 
 class GoodLimit(NamedTuple):
     """The last good limit of an antagonist for one pair of victims and signal,
-    in the unit of its knob, and until when it is remembered.
+    in the unit of its knob.
 
-    ``proved`` when no victim suffered while it was used up; ``harmful``: the
-    use at which a victim suffered last, ``None`` when none did so far.
+    ``proved``: no victim suffered while it was used up; ``until_s``: when it
+    is forgotten; ``harmful``: the use at which a victim suffered last,
+    ``None`` when none did so far.
     """
 
     value: float

@@ -264,12 +264,13 @@ class CapControl:
                is GroundKind.DIRECT else self._first_cut)
         good = self._good_for(now, key, pair_of(disturbance))
         if good is not None and good.value < use:
-            return self._again(good, use, floor)
+            return self._remembered_cap(good, use, floor)
         return Cubic(use, safe, floor=floor, cut=cut, plateau=self._plateau)
 
-    def _again(self, good: GoodLimit, use: float, floor: float) -> Cubic:
-        """The last good limit, that grows to the use that did harm as after
-        the cut that followed."""
+    def _remembered_cap(self, good: GoodLimit, use: float, floor: float
+                        ) -> Cubic:
+        """Return a cap at the last good limit, which grows from there as after
+        a cut from the use that did harm."""
         if good.harmful is None or good.harmful <= good.value:
             return Cubic(use, good.value / (1 - self._cut), floor=floor,
                          cut=self._cut, plateau=self._plateau)
@@ -304,7 +305,7 @@ class CapControl:
         antagonist.move(event)
 
     def _forget(self, key: KnobKey, pair: Pair) -> None:
-        """The last good limit for these victims tells nothing any more."""
+        """Forget the last good limit for these victims."""
         limits = self._good[key]
         del limits[pair]
         if not limits:
@@ -394,20 +395,22 @@ class CapControl:
                 before = limit.cap.value
                 antagonist.move(Event.AT_EASE, use=use, room=min(
                     [each.room for each in antagonist.trials], default=1.0))
-                self._scale(effects, antagonist.trials,
-                            limit.cap.value - before)
+                self._scale_excess(effects, antagonist.trials,
+                                   limit.cap.value - before)
         limit.loose = (limit.loose + 1 if limit.cap.value >= LOOSE * use
                        else 0)
         if limit.loose >= min(MOST_LOOSE_SAMPLES,
                               LOOSE_SAMPLES * 2 ** antagonist.returns):
             self._remember(now, key, limit.cap.good, Event.RESTS)
 
-    def _scale(self, effects: Effects, disturbances: Collection[Disturbance],
-               more: float) -> None:
-        """Expect of victims to suffer in proportion to what those that are
-        limited for them may use.
+    def _scale_excess(self, effects: Effects,
+                      disturbances: Collection[Disturbance],
+                      more: float) -> None:
+        """Scale what victims are expected to suffer by how much more or less
+        all that is limited for them may use.
 
-        :param more: what one of them may use from now on, beyond before
+        :param more: by how much the limit of one of them rose, in the unit of
+            its knob
         """
         for disturbance in disturbances:
             used = math.fsum(
@@ -439,7 +442,8 @@ class CapControl:
         else:
             before = limit.cap.value
             antagonist.move(Event.SUFFERS, use=use, cut=self._cut)
-            self._scale(effects, antagonist.trials, limit.cap.value - before)
+            self._scale_excess(effects, antagonist.trials,
+                               limit.cap.value - before)
         effects.limited.update(suffering)
 
     def _meet(self, now: float, sample: Points, effects: Effects) -> None:
@@ -459,15 +463,15 @@ class CapControl:
             if (point is None or use is None or antagonist is None
                     or antagonist.state is not State.REMEMBERED):
                 continue
-            # All of its victims, of which the limit was remembered at once.
+            # The same for all of its victims: it was remembered at once.
             good = next((good for pair, good in limits.items()
                          if pair in map(pair_of, antagonist.trials)), None)
             if good is None or use <= good.value:
                 continue
             self._set(key, Event.RETURNS_ON_TRIAL
                       if any(antagonist.trials.values()) else Event.RETURNS,
-                      self._again(good, use,
-                                  point.workload.floor.get(key[1], 0.0)))
+                      self._remembered_cap(
+                          good, use, point.workload.floor.get(key[1], 0.0)))
             effects.limited.update(antagonist.trials)
             for disturbance in antagonist.trials:
                 effects.scaled.pop(disturbance, None)

@@ -33,7 +33,7 @@ class Cubic:
     :param safe: what could be used without contention, as far as known
     :param cut: part that contention takes away
     :param plateau: steps after a cut until the cap is where it was
-    :param met: contention was met at ``safe``, so it is no guess
+    :param met: whether contention was met at ``safe``: it is no guess then
     """
 
     def __init__(self, use: float, safe: float, *, floor: float,

@@ -150,8 +150,8 @@ class Effects:
     """The facts about limits that disturbances depend on.
 
     ``limited``: more than before, so their levels before tell nothing now.
-    ``scaled``: those for which limits moved that are there already, and by
-    what factor all that is limited for them may use more or less.
+    ``scaled``: by what factor all that is limited for a disturbance may use
+    more or less since a limit that was there moved.
     ``undisturbed``: those that suffer as much without their antagonists.
     """
 

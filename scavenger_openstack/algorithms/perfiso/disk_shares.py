@@ -49,7 +49,7 @@ SLICE_OPS_PER_S = 10.0
 second, whole ones: of 19 a second, 10."""
 
 LOOSEN_SHARE = 0.1
-"""Of the budget, by which a limit rises per tick at the most.  Limits fall at
+"""Share of the budget by which a limit rises per tick at the most; it falls at
 once."""
 
 

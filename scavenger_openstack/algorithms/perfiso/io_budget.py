@@ -54,14 +54,13 @@ suffers, where ``increase`` is less: from the floors to what a fast disk does
 it would take minutes.  More, and what follows its limit a tick later would
 seem to have enough."""
 
-FELT = 0.05
-"""A workload that waits for disks for a small share of its time may wait
-longer, while all that it does takes no longer by more than this: operations
-by a fifth, where they are a fourth of the time."""
+SLOWDOWN = 0.05
+"""Share by which all that a workload does may take longer: where it waits for
+disks for a fourth of its time, operations by a fifth."""
 
 MOST_PATIENCE = 1.5
-"""So many times the tolerance at the most: what else a workload does need not
-be for the requests that wait for disks."""
+"""Times the tolerance at the most: the requests that wait for disks need not
+be those for which a workload does all else."""
 
 RELEVANT = 0.1
 """Below this share of all operations the background at its floors is not
@@ -72,7 +71,7 @@ class Vote(NamedTuple):
     """One workload with a level, its x over mu, and how much it counts.
 
     ``disk_s`` and ``other_s``: the seconds per second that it waits for disks
-    undisturbed, and that it runs or waits for CPUs; ``None`` if not known.
+    undisturbed, and that it runs or waits for CPUs, ``None`` if not known.
     """
 
     level: Level
@@ -84,13 +83,13 @@ class Vote(NamedTuple):
 
 
 def patience(votes: Sequence[Vote], tolerance: float) -> float:
-    """Return how many times ``tolerance`` some workloads may wait longer,
-    since they do other things, too: 1 at the least.  Not in the paper."""
+    """Return the factor of ``tolerance`` for workloads that do not only wait
+    for disks: from 1 to :data:`MOST_PATIENCE`.  Not in the paper."""
     disk_s = math.fsum(vote.disk_s for vote in votes)
     all_s = disk_s + math.fsum(vote.other_s or 0.0 for vote in votes)
     if disk_s <= 0 or any(vote.other_s is None for vote in votes):
         return 1.0
-    return max(1.0, min(MOST_PATIENCE, FELT * all_s / disk_s / tolerance))
+    return max(1.0, min(MOST_PATIENCE, SLOWDOWN * all_s / disk_s / tolerance))
 
 
 def tolerated(sigma: float, samples: int, *, c: float, tolerance: float,

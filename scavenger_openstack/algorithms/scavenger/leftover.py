@@ -122,14 +122,13 @@ def left_over(before_s: Mapping[int, float], busy_s: Mapping[int, float],
     return min(max(0.0, idle + used), float(len(measured)))
 
 
-def units(background: Iterable[WorkloadRates], factor: float,
+def units(background: Iterable[WorkloadRates],
           quotas: Mapping[str, float]) -> list[Unit]:
     """Return what gets a quota, from the workloads in it.
 
     A floor is that of one workload, and more as far as several make use of
     theirs: else 60 that stand still would count for 6 cores.
 
-    :param factor: of its use, that a workload is taken to need
     :param quotas: the last ones
     """
     members: dict[str, list[WorkloadRates]] = {}
@@ -140,7 +139,7 @@ def units(background: Iterable[WorkloadRates], factor: float,
     for name, every in members.items():
         used = known_use(every)
         sizes = [number(rated[0].vcpus) or 0.0 for rated in every]
-        needs = [size if use is None else use * factor
+        needs = [size if use is None else use * DEMAND_FACTOR
                  for size, use in zip(sizes, used, strict=True)]
         floors = [rated[0].floor.get(Knob.CPU_CORES, default)
                   for rated in every]
@@ -230,8 +229,7 @@ class Leftover:
             self._quotas, self._full = {}, Stay(FULL)
             self._why = 'it is not known how busy the CPUs are'
             return []
-        budget, every = self.budget, units(
-            background, DEMAND_FACTOR, self._quotas)
+        budget, every = self.budget, units(background, self._quotas)
         least = math.fsum(unit.floor for unit in every)
         if budget <= least * (ROOM_FACTOR if self.full else 1.0):
             self._full.want(rates.time_s)

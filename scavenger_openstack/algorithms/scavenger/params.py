@@ -216,7 +216,7 @@ class Params:
         'source': 'Scavenger, section 4.5'})
 
     def quota_options(self) -> dict[str, Any]:
-        """Those of :meth:`.quota.Quota.tune`."""
+        """Return the arguments of :meth:`.quota.Quota.tune`."""
         return {'c': self.ipc_c, 'min_cores': self.ipc_min_cores,
                 'min_deviation': self.ipc_min_deviation,
                 'increase': self.ipc_quota_increase_cores,

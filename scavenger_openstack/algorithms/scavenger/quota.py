@@ -53,9 +53,9 @@ BINDING = 0.8
 """Only a quota of which so much is used is proved harmless."""
 
 QUIET_TICKS = 2
-"""So many intervals at its minimum make a quota's interval quiet: in the first
-of them the limit is still being set, and the foreground reads again what was
-displaced from its cache."""
+"""A quota's interval is quiet when it was at its minimum for so many in a row:
+in the first of them the limit is still being set, and the foreground reads
+again what was displaced from its cache."""
 
 NORMAL = NormalDist()
 

@@ -52,6 +52,10 @@ FULL = ('the host is full: with cpu.idle QEMU would not answer; the CPU quota '
 GIB, MBIT, MS_PER_S = 2.0 ** 30, 125_000.0, 1000.0
 
 
+def _demands(used: Iterable[float | None]) -> list[float]:
+    return [(use or 0.0) * DEMAND_FACTOR for use in used]
+
+
 class _Tick:
     """The input and the results so far of one step."""
 
@@ -144,10 +148,10 @@ class Controller:
         """See :class:`.decision.controller.Controller`."""
         self.params = p = params
         # What is off is not observed: later it is learnt again.
-        ways = {way.name for way in usage.directions(
+        observed = {direction.name for direction in usage.directions(
             received=p.use_network_received) if p.use_network}
         self._links = {key: link for key, link in self._links.items()
-                       if key[0] in ways}
+                       if key[0] in observed}
         if not p.use_memory:
             self._memory = self._new_resource()
             self._memory_window = usage.MemoryWindow()
@@ -180,10 +184,12 @@ class Controller:
         if params.use_page_cache:
             facts['page_cache'] = self._regulate_page_cache(tick)
         if params.use_network:
-            sides = [usage.by_link(part, rates.link_of)
-                     for part in (tick.background, tick.foreground)]
-            for way in usage.directions(received=params.use_network_received):
-                facts[way.name] = self._regulate_network(tick, way, *sides)
+            by_link = [usage.by_link(part, rates.link_of)
+                       for part in (tick.background, tick.foreground)]
+            for direction in usage.directions(
+                    received=params.use_network_received):
+                facts[direction.name] = self._regulate_network(
+                    tick, direction, *by_link)
         crowded, cpus = False, cpu_pins.usable(rates.topology)
         if params.use_cpu_set and cpus:
             crowded, cpus, caps, facts['cpu_set'] = cpu_pins.limits(
@@ -257,7 +263,7 @@ class Controller:
             self._memory_window = usage.MemoryWindow()
             tick.shortage_bytes = sum(measured) - budget
             shares = usage.memory_shares(budget, background, used,
-                                         self._demands(used), floors)
+                                         _demands(used), floors)
         else:
             shares = self._memory_window.shares(
                 background, used, floors, budget, growth=rule == 'learning')
@@ -277,52 +283,53 @@ class Controller:
                 facts, len(background)))
         return facts
 
-    def _regulate_network(self, tick: _Tick, way: usage.Direction,
-                          ours: usage.ByLink, theirs: usage.ByLink
-                          ) -> dict[str, Any]:
-        rates, carried = tick.rates, way.of_links(tick.rates)
-        for key in ((way.name, link) for link in rates.links):
-            if key not in self._links:
-                self._links[key] = self._new_resource(link=True)
+    def _regulate_network(self, tick: _Tick, direction: usage.Direction,
+                          background: usage.ByLink,
+                          foreground: usage.ByLink) -> dict[str, Any]:
+        rates, carried = tick.rates, direction.of_links(tick.rates)
+        for link in rates.links:
+            if (direction.name, link) not in self._links:
+                self._links[direction.name, link] = self._new_resource(
+                    link=True)
         facts: dict[str, Any] = {}
         for (name, link), resource in list(self._links.items()):
-            if name != way.name:
+            if name != direction.name:
                 continue
-            limited = ours.get(link, [])
+            limited = background.get(link, [])
             if link not in rates.links and not limited:
                 del self._links[name, link]
                 continue
-            used = [number(way.of_workload(rated)) for rated in limited]
-            foreground = [(rated[0].run, way.of_workload(rated), None)
-                          for rated in theirs.get(link, ())]
+            used = [number(direction.of_workload(rated)) for rated in limited]
+            uses = [(rated[0].run, direction.of_workload(rated), None)
+                    for rated in foreground.get(link, ())]
             resource.observe(
                 usage.foreground_rate(
                     carried.get(link), sum(filter(None, used)),
-                    sum(number(use) or 0.0 for _, use, _ in foreground)),
-                rates.links.get(link), foreground,
-                certain=None not in used)
+                    sum(number(use) or 0.0 for _, use, _ in uses)),
+                rates.links.get(link), uses, certain=None not in used)
             facts[link] = resource.facts()
             rule = resource.rule
             if rule == 'off' or not limited:
                 continue
-            shares = floors = floors_of(limited, way.knob)
+            shares = floors = floors_of(limited, direction.knob)
             if rule != 'blind':
-                tick.check(f'{way.knob} {link}', floors, resource.budget())
+                tick.check(f'{direction.knob} {link}', floors,
+                           resource.budget())
             wait_s = self.params.network_wait_s
             budget = facts[link]['budget'] = shared_link.budget(
                 resource.capacity or 0.0, resource.reserved(), wait_s)
-            why = reason(facts[link], f'{way.act} over {link}', 'Mbit/s',
-                         MBIT, len(limited))
+            why = reason(facts[link], f'{direction.act} over {link}',
+                         'Mbit/s', MBIT, len(limited))
             if rule == 'holding':
-                shares = split(budget, self._demands(used),
+                shares = split(budget, _demands(used),
                                [rated[0].vcpus for rated in limited], floors)
                 if wait_s:
                     why += (f'; a packet of the foreground may wait '
                             f'{wait_s * MS_PER_S:g} ms on average')
-            tick.cap(limited, way.knob, shares, why)
+            tick.cap(limited, direction.knob, shares, why)
         return facts
 
-    def _regulate_quota(self, tick: _Tick, *, crowded: bool,
+    def _regulate_quota(self, tick: _Tick, *, crowded: bool
                         ) -> dict[str, Any]:
         quota = self._quota
         background: Sequence[types.WorkloadRates] = tick.background
@@ -361,11 +368,8 @@ class Controller:
                    f'{quota.verdict.name.lower()}: {cores:.2f} cores for '
                    'all background workloads')
         tick.cap(background, types.Knob.CPU_CORES,
-                 split(cores, self._demands(used), weights, floors), why)
+                 split(cores, _demands(used), weights, floors), why)
         return facts
-
-    def _demands(self, used: Iterable[float | None]) -> list[float]:
-        return [(use or 0.0) * DEMAND_FACTOR for use in used]
 
     def state(self) -> dict[str, Any]:
         """What to keep over a restart; plain JSON values."""

@@ -26,9 +26,10 @@ ByLink = Mapping[str, Sequence[WorkloadRates]]
 
 
 class Direction(NamedTuple):
-    """One of the two ways over a link, of which each has all of its capacity.
+    """A direction of a link; each has all of the link's capacity.
 
-    ``name`` is that of its facts, ``act`` what its workloads do.
+    ``name`` is that of its facts, ``act`` what its workloads do; rates are in
+    bytes per second.
     """
 
     name: str

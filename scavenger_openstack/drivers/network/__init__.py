@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Shared links, and the egress of background workloads."""
+"""Shared links, and what background workloads send and receive."""

@@ -31,7 +31,7 @@ import fixtures
 
 from scavenger_openstack.drivers.kernel import rtnetlink
 from scavenger_openstack.drivers.network.devices import Interface
-from scavenger_openstack.drivers.network import egress
+from scavenger_openstack.drivers.network import limits
 from scavenger_openstack.drivers.network import tap
 from scavenger_openstack.restore import actions
 from scavenger_openstack.tests.functional import base
@@ -331,8 +331,8 @@ class TapTestCase(base.FunctionalTestCase):
                    for card in range(self.cards))
 
     def new_driver(self, interfaces: dict[str, Interface]
-                   ) -> egress.Network:
-        driver = egress.Network({}, interfaces)
+                   ) -> limits.Network:
+        driver = limits.Network({}, interfaces)
         self.addCleanup(driver.close)
         return driver
 

@@ -8,7 +8,7 @@ import fixtures
 from testtools import matchers
 
 from scavenger_openstack.drivers.base import KnobState
-from scavenger_openstack.drivers.network import egress
+from scavenger_openstack.drivers.network import limits
 from scavenger_openstack import errors
 from scavenger_openstack.restore import actions
 from scavenger_openstack.tests import descriptors
@@ -27,7 +27,7 @@ class NetworkTestCase(base.FunctionalTestCase):
         super().setUp()
         self.log = self.useFixture(fixtures.FakeLogger(level='WARNING'))
         self.wire = self.useFixture(namespaces.Wire())
-        self.driver = egress.Network({self.wire.device: 25e6},
+        self.driver = limits.Network({self.wire.device: 25e6},
                                      {JOB: self.wire.device})
         self.addCleanup(self.driver.close)
 
@@ -192,7 +192,7 @@ class NetworkTestCase(base.FunctionalTestCase):
 
     def test_nothing_stays_open(self):
         with descriptors.given_back() as opened:
-            driver = egress.Network({self.wire.device: 1e6}, {})
+            driver = limits.Network({self.wire.device: 1e6}, {})
             driver.link_totals()
             self.assertNotEqual(set(), opened())
             driver.close()

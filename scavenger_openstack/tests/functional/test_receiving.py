@@ -18,7 +18,7 @@ import fixtures
 from scavenger_openstack.agent.apply import actuator
 from scavenger_openstack.agent.lease import leases as leases_
 from scavenger_openstack.drivers.kernel import token_bucket
-from scavenger_openstack.drivers.network import egress
+from scavenger_openstack.drivers.network import limits
 from scavenger_openstack import errors
 from scavenger_openstack.restore import actions
 from scavenger_openstack.restore import records
@@ -230,9 +230,9 @@ class Tap(ReceivingTestCase):
         lease.chmod(0o600)
         agent = subprocess.Popen(
             [sys.executable, '-c', 'import sys, time\n'
-             'from scavenger_openstack.drivers.network import egress, tap\n'
+             'from scavenger_openstack.drivers.network import limits, tap\n'
              'from scavenger_openstack.types import Knob\n'
-             'egress.Network({}, {"vm": tap.Tap(sys.argv[1])}).write(\n'
+             'limits.Network({}, {"vm": tap.Tap(sys.argv[1])}).write(\n'
              '    "vm", Knob.INGRESS_BYTES_PER_S, 1.25e6)\n'
              'print("set", flush=True); time.sleep(60)', self.tap.device],
             stdout=subprocess.PIPE, text=True,
@@ -350,7 +350,7 @@ class Device(base.FunctionalTestCase):
         self.log = self.useFixture(fixtures.FakeLogger())
         self.wire = self.useFixture(namespaces.Wire())
         self.device = f'{self.wire.far}:scv1'
-        self.driver = egress.Network({self.device: 25e6}, {JOB: self.device})
+        self.driver = limits.Network({self.device: 25e6}, {JOB: self.device})
         self.addCleanup(self.driver.close)
         self.wait_for('the wire is there', lambda: 'state UP' in taps.listing(
             self.wire.far))
@@ -377,7 +377,7 @@ class Device(base.FunctionalTestCase):
         device = f'{self.wire.far}:lo'
         namespaces.run('tc', '-n', self.wire.far, 'qdisc', 'add', 'dev', 'lo',
                        'root', 'noqueue')
-        driver = egress.Network({}, {JOB: device})
+        driver = limits.Network({}, {JOB: device})
         self.addCleanup(driver.close)
         exc = self.assertRaises(errors.Unsupported, driver.read, JOB, SENDS)
         self.assertIn('the qdisc noqueue', str(exc))

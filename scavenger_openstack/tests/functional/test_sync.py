@@ -255,5 +255,5 @@ class SyncTest(agents.AgentTestCase):
         self.assertIn('scavenger_openstack.agent.service', found)
         self.assertEqual([], [name for name in found if name.startswith(
             (*CONTROL_PLANE, 'scavenger_openstack.drivers.libvirt',
-             'scavenger_openstack.drivers.network.egress'))])
+             'scavenger_openstack.drivers.network.limits'))])
         self.assertFalse((self.state_dir / 'sync').exists())

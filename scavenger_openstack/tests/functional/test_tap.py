@@ -16,7 +16,7 @@ import time
 from typing import Any
 
 from scavenger_openstack.drivers.kernel import rtnetlink
-from scavenger_openstack.drivers.network import egress
+from scavenger_openstack.drivers.network import limits
 from scavenger_openstack.drivers.network import tap
 from scavenger_openstack import errors
 from scavenger_openstack.restore import actions
@@ -308,7 +308,7 @@ class Life(taps.TapTestCase):
 
     def test_nothing_stays_open(self) -> None:
         with descriptors.given_back() as opened:
-            driver = egress.Network({}, {VM: self.tap})
+            driver = limits.Network({}, {VM: self.tap})
             driver.write(VM, RATE, 1e6)
             self.assertNotEqual(set(), opened())
             driver.close()
@@ -321,7 +321,7 @@ class Lowered(base.FunctionalTestCase):
     def test_while_it_is_full(self) -> None:
         wire = self.useFixture(namespaces.Wire())
         for interface in (wire.device, tap.Tap(f'{wire.far}:scv1')):
-            driver = egress.Network({}, {VM: interface})
+            driver = limits.Network({}, {VM: interface})
             self.addCleanup(driver.close)
             step, = driver.restore_actions(VM, RATE)
             for before, after in ((125e6, 5e6), (5e6, 1e6)):

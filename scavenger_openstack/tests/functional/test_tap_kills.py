@@ -26,7 +26,7 @@ from scavenger_openstack.tests import tiers
 from scavenger_openstack.types import Knob
 
 LIMIT = '''
-from scavenger_openstack.drivers.network import egress as network, tap
+from scavenger_openstack.drivers.network import limits as network, tap
 from scavenger_openstack.types import Knob
 def main():
     rate, knob, first, *also = sys.argv[1:]

@@ -13,7 +13,7 @@ import fixtures
 
 from scavenger_openstack.agent.apply import actuator
 from scavenger_openstack.agent.lease import leases
-from scavenger_openstack.drivers.network import egress
+from scavenger_openstack.drivers.network import limits
 from scavenger_openstack.drivers.network import tap
 from scavenger_openstack.restore import messages
 from scavenger_openstack.restore import restoration
@@ -32,7 +32,7 @@ class ManyTest(base.FunctionalTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.wires = self.useFixture(namespaces.Wires(VMS))
-        self.driver = egress.Network({}, {
+        self.driver = limits.Network({}, {
             str(vm): tap.Tap(self.wires.device(vm)) for vm in range(VMS)})
         self.addCleanup(self.driver.close)
         self.leases = leases.Leases(pathlib.Path(

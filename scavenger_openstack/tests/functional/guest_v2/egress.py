@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from scavenger_openstack.drivers.network import egress
+from scavenger_openstack.drivers.network import limits
 from scavenger_openstack import errors
 from scavenger_openstack.restore import records
 from scavenger_openstack.restore import restoration
@@ -19,7 +19,7 @@ class Egress(tree.GuestTestCase):
 
     def test_egress_holds_the_rate_and_is_taken_away(self) -> None:
         wire = self.useFixture(namespaces.Wire())
-        driver = egress.Network({}, {self.job: wire.device})
+        driver = limits.Network({}, {self.job: wire.device})
         self.addCleanup(driver.close)
         self.assertIsNone(driver.read(self.job, KNOB))
         before = self.qdisc(wire)

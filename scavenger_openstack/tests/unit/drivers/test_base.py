@@ -15,7 +15,7 @@ from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroup import cgroups
 from scavenger_openstack.drivers import host
 from scavenger_openstack.drivers.libvirt import domains
-from scavenger_openstack.drivers.network import egress
+from scavenger_openstack.drivers.network import limits
 from scavenger_openstack.recording import replay
 from scavenger_openstack.recording import writer
 from scavenger_openstack.simulator import driver as simulator
@@ -41,7 +41,7 @@ class TestContract(testtools.TestCase):
         self.assertIn('notify', knobs)
         self.assertIn('sample', every)
         for names, parts in (
-                (knobs, (cgroups.Cgroups, domains.Domains, egress.Network)),
+                (knobs, (cgroups.Cgroups, domains.Domains, limits.Network)),
                 (every, (host.Host, replay.Replay, simulator.Simulator))):
             for name in names:
                 wanted = parameters(getattr(base.Driver, name))
@@ -56,5 +56,5 @@ class TestContract(testtools.TestCase):
         kinds: tuple[type[base.Driver], ...] = (
             host.Host, replay.Replay, simulator.Simulator)
         parts: tuple[type[base.Knobs], ...] = (
-            *kinds, cgroups.Cgroups, domains.Domains, egress.Network)
+            *kinds, cgroups.Cgroups, domains.Domains, limits.Network)
         self.assertEqual(6, len(parts))

@@ -146,7 +146,7 @@ class EquationsTest(testtools.TestCase):
             return WorkloadRates(made(name, 2.0), 1.0, cpu_cores=cores)
 
         group, vm = leftover.units(
-            (use(A, 0.4), use(VM, 1.0), use(B, 0.04)), 1.25, {})
+            (use(A, 0.4), use(VM, 1.0), use(B, 0.04)), {})
         self.assertEqual((GROUP, 4.0, None, 0.0),
                          (group.name, group.most, group.quota, group.slack))
         self.assertAlmostEqual(0.55, group.need)
@@ -155,25 +155,25 @@ class EquationsTest(testtools.TestCase):
         # What stands still makes no floor; all of it together has one.
         for number, least in ((1, FLOOR), (50, FLOOR)):
             one, = leftover.units([use(f'{GROUP}/{i}', 0.0)
-                                   for i in range(number)], 1.25, {})
+                                   for i in range(number)], {})
             self.assertAlmostEqual(least, one.floor)
         # Its own floor, if it has one.
         for least in (0.7, 0.02):
             own = dataclasses.replace(
                 made(B, 2.0), floor={Knob.CPU_CORES: least})
             one, = leftover.units([WorkloadRates(own, 1.0, cpu_cores=0.0)],
-                                  1.25, {})
+                                  {})
             self.assertAlmostEqual(least, one.floor)
         # Held back, or not known: it may want all that it can use.
         for cores, quota, need in ((0.9, 1.0, 2.0), (0.8, 1.0, 1.0),
                                    (None, None, 2.0), (math.nan, 1.0, 2.0)):
-            one, = leftover.units((use(VM, cores),), 1.25,
+            one, = leftover.units((use(VM, cores),),
                                   {} if quota is None else {VM: quota})
             self.assertAlmostEqual(need, one.need)
         # Sizes that have no sum.
         one, = leftover.units([
             WorkloadRates(made(name, vcpus), 1.0)
-            for name, vcpus in ((A, math.inf), (B, -math.inf))], 1.25, {})
+            for name, vcpus in ((A, math.inf), (B, -math.inf))], {})
         self.assertEqual((0.0, 0.0), (one.most, one.need))
 
     def test_quotas(self) -> None:
@@ -365,8 +365,7 @@ class LeftoverProperties(testtools.TestCase):
                 self.assertEqual([], limits)
                 continue
             every = {one.name: one for one in leftover.units(
-                (one._replace(cpu_cores=0.0) for one in background), 1.25,
-                {})}
+                (one._replace(cpu_cores=0.0) for one in background), {})}
             for cap in limits:
                 quota = float(cap.value)
                 self.assertGreaterEqual(quota, every[cap.workload].floor)

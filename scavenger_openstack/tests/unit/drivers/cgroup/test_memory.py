@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A cgroup that plays the memory of the host."""
+"""Memory of the host, a cgroup that plays it, and page cache read again."""
 
 from __future__ import annotations
 

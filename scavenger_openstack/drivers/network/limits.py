@@ -85,6 +85,7 @@ class Network:
             self._forget(workload, devices.names(interface))
 
     def _forget(self, workload: str, names: Collection[str]) -> None:
+        """Forget devices that do not carry the traffic of a workload now."""
         for device in names:
             self._devices.forget(device)
             self._logged.forget(device)
@@ -144,7 +145,7 @@ class Network:
             by_index = self._devices.namespace('').link_bytes()
         except OSError as exc:
             self._warn('', errors.DriverError(
-                f'what network devices have sent is unknown: {exc}'))
+                f'what network devices have carried is unknown: {exc}'))
             return {}
         self._logged.over('')
         return by_index
@@ -214,7 +215,7 @@ class Network:
 
     def read(self, workload: str, knob: Knob,
              state: base.KnobState | None = None) -> float | None:
-        """Rate of our token bucket in bytes per second.
+        """Rate of our token buckets in bytes per second, ``None`` for none.
 
         :raises WorkloadGone: other devices than those of the lease carry the
             traffic of the workload
@@ -224,18 +225,17 @@ class Network:
     def restore_actions(self, workload: str, knob: Knob,
                         state: base.KnobState | None = None
                         ) -> list[base.RestoreAction]:
-        """Take our token bucket away again."""
+        """Return the action that removes our token buckets."""
         limited = self._read(workload, knob, state)
         names = self._limited_names(workload, knob)
         netns, name = devices.split(names[0])
         first, *also = self._devices.indexes(names)
-        action: base.RestoreAction = {
-            'do': 'tap' if self._arrives(workload, knob) else 'tc',
-            'netns': netns, 'dev': name, 'ifindex': first}
         # Ours stands in its place meanwhile.
         leased = state.original.actions[0] if state else {}
         noqueue = sorted({*limited.noqueue, *leased.get('noqueue', ())})
-        return [{**action, **({'also': also} if also else {}),
+        return [{'do': 'tap' if self._arrives(workload, knob) else 'tc',
+                 'netns': netns, 'dev': name, 'ifindex': first,
+                 **({'also': also} if also else {}),
                  **({'noqueue': noqueue} if noqueue else {})}]
 
     def write(self, workload: str, knob: Knob, value: Value,
@@ -339,8 +339,8 @@ class Network:
 
     def _name_refused(self, key: KnobKey, interface: devices.Interface,
                       refused: Mapping[str, errors.Unsupported]) -> str:
-        """Log once which taps of a VM are left out of its limit; all of it,
-        for a message."""
+        """Log once which devices are left out of a limit; return all of
+        them, for a message."""
         workload, knob = key
         refusals = ''
         for device in devices.names(interface):

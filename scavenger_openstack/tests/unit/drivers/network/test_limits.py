@@ -11,7 +11,7 @@ import testtools
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.kernel import rtnetlink
 from scavenger_openstack.drivers.kernel import token_bucket
-from scavenger_openstack.drivers.network import egress
+from scavenger_openstack.drivers.network import limits
 from scavenger_openstack import errors
 from scavenger_openstack.tests import memories
 from scavenger_openstack.types import Knob
@@ -73,7 +73,7 @@ class NetworkTestCase(testtools.TestCase):
         self.root = self.useFixture(fixtures.TempDir()).path
 
     def network(self, links=None, interfaces=None):
-        driver = egress.Network(links or {}, interfaces or {}, self.root)
+        driver = limits.Network(links or {}, interfaces or {}, self.root)
         self.addCleanup(driver.close)
         return driver
 
