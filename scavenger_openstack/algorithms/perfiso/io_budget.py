@@ -139,8 +139,8 @@ class IoBudget:
       their levels, or one is more than twice that: the total shrinks, at
       least by ``decrease_factor``, and by as much as the foreground is worse
       than tolerated.  Below half of it the total grows, if a workload uses
-      all it may, faster until it is too much for the first time; in between
-      it stays.
+      all it may, faster until it is too much for the first time, and
+      again beyond what was too much last; in between it stays.
     * A workload that is clearly below its level has learnt it too high: it
       is lowered.
     * Only what was measured again counts, once: for the window, for the mean
@@ -346,12 +346,14 @@ class IoBudget:
                 level.last.clear()
         elif verdict is Verdict.GROW and not binding:
             verdict = Verdict.HOLD
+        share = self.params.increase_share
+        # For all samples of a mean it did no harm beyond its last peak.
+        if total > self._peak * (1 + share * self._smoothing):
+            share = max(share, START_SHARE)
         self.total = next_quota(
             total, verdict, minimum=floors if verdict is Verdict.MINIMUM
             else low, maximum=most, decrease=decrease,
-            increase=max(self._peak, total, floors) * max(
-                self.params.increase_share,
-                0.0 if self._peak else START_SHARE))
+            increase=max(self._peak, total, floors) * share)
         if voted:
             self._proven = self.total
 
