@@ -11,7 +11,8 @@ random; of five other background guests three do a little and two nothing.
 The real agent, with the detector ``attribution`` in enforce mode and nothing
 else (regulators would limit the two before they could disturb others), sees
 only what it always sees.  With ``--controllers`` other ones enforce, too:
-``scavenger,perfiso,io_shares,attribution`` is what a fresh install has.
+``scavenger,io_shares,attribution`` is what a fresh install has here.  Only
+the limits of the detector count as caps.
 
 Prints, before a guest disturbs, while one does that is not limited, while all
 that do are, and after they have stopped: the victims' own work, what each
@@ -285,7 +286,8 @@ def look(status: Mapping[str, Any], names: Mapping[str, str], at_s: float
         return text
 
     return json.loads(named(json.dumps({
-        'at_s': at_s, 'caps': status['caps'],
+        'at_s': at_s, 'caps': [cap for cap in status['caps']
+                               if cap['owner'] == 'attribution'],
         'incidents': status['incidents'],
         'cpu_share': status['cpu_share']})))
 

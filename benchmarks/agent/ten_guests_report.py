@@ -249,7 +249,7 @@ def news(look: Mapping[str, Any]) -> list[str]:
     """What there is to tell of a look, in lines that do not change."""
     found = [f'incident: {one["victim"]} suffers, {one["signal"]} '
              f'({one["cause"]}), by '
-             f'{", ".join(one["antagonists"]) or "none"}: '
+             f'{", ".join(one.get("antagonists") or ["none"])}: '
              f'{one["outcome"]}' for one in look['incidents']]
     return found + [f'cap: {cap["workload"]} {cap["knob"]}: {cap["reason"]}'
                     for cap in look['caps']]
