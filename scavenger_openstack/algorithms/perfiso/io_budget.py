@@ -62,6 +62,10 @@ MOST_PATIENCE = 1.5
 """Times the tolerance at the most: the requests that wait for disks need not
 be those for which a workload does all else."""
 
+SURE = 3.0
+"""A strain above this is no noise: after a cut, what is less is judged by the
+mean of all samples since."""
+
 RELEVANT = 0.1
 """Below this share of all operations the background at its floors is not
 what the foreground suffers from."""
@@ -138,7 +142,9 @@ class IoBudget:
       ``wait_tolerance`` (by :func:`patience`, and :data:`DEVIATIONS`) above
       their levels, or one is more than twice that: the total shrinks, at
       least by ``decrease_factor``, and by as much as the foreground is worse
-      than tolerated.  Below half of it the total grows, if a workload uses
+      than tolerated; again only after a whole mean, unless by far
+      (:data:`SURE`): a disk is slow by itself for some seconds, in which cut
+      upon cut would leave nothing.  Below half of it the total grows, if a workload uses
       all it may, faster until it is too much for the first time, and
       again beyond what was too much last; in between it stays.
     * A workload that is clearly below its level has learnt it too high: it
@@ -206,7 +212,9 @@ class IoBudget:
         low = floors
         if votes:
             verdict = self._vote(votes, held)
-            if verdict is Verdict.SHRINK and quiet:
+            if verdict is Verdict.SHRINK and self._has_just_cut():
+                verdict = Verdict.HOLD
+            elif verdict is Verdict.SHRINK and quiet:
                 others = math.fsum(vote.weight for vote in (*votes, *held))
                 if (used or 0.0) > RELEVANT * (others + (used or 0.0)):
                     low = floors / self.params.decrease_factor
@@ -324,6 +332,12 @@ class IoBudget:
                 level.lower(own, spread)
         self.strain = worst
         return judge(worst)
+
+    def _has_just_cut(self) -> bool:
+        """Whether too few samples since a cut tell that it was too little."""
+        return ((self.total or 0.0) < self._peak
+                and len(self._last) < self._smoothing
+                and (self.strain or 0.0) <= SURE)
 
     def _move(self, verdict: Verdict, *, used: float | None, low: float,
               floors: float, most: float, binding: bool, voted: bool,

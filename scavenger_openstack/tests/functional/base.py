@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from collections.abc import Iterable
 import functools
 import os
@@ -11,6 +12,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
 
@@ -241,13 +243,45 @@ def remove_cgroup(path: pathlib.Path) -> None:
             time.sleep(0.02)
 
 
+def threads() -> set[threading.Thread]:
+    """Those that keep this process from ending."""
+    return {thread for thread in threading.enumerate() if not thread.daemon}
+
+
+def children() -> dict[int, str]:
+    """The processes that this one has started and that still run."""
+    found = {}
+    for path in pathlib.Path('/proc').glob('[0-9]*/stat'):
+        try:
+            state, parent, *_ = path.read_text().rpartition(')')[2].split()
+            if int(parent) == os.getpid() and state != 'Z':
+                found[int(path.parent.name)] = (
+                    path.parent / 'cmdline').read_text().replace('\0', ' ')
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return found
+
+
 class FunctionalTestCase(testtools.TestCase):
     """A test on the real machine; it skips, loudly, where it cannot run."""
 
     def setUp(self) -> None:
         super().setUp()
+        self.addCleanup(self._assert_nothing_runs_on, threads(),
+                        children().keys())
         if os.geteuid() != 0:
             self.skipTest('needs root: it makes cgroups')
+
+    def _assert_nothing_runs_on(self, before: Collection[threading.Thread],
+                                known: Collection[int]) -> None:
+        """What did would hold the output of the tests open for ever."""
+        self.wait_for('its threads have ended',
+                      lambda: not threads() - set(before), 10.0)
+        left = {pid: words for pid, words in children().items()
+                if pid not in known}
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        self.assertEqual({}, left, 'processes run on')
 
     def cgroups(self) -> CgroupTree:
         if version() is None:

@@ -146,7 +146,7 @@ class SuspectsTestCase(delays.DelaysTestCase):
                 continue    # another service on its CPU
             self.assertEqual('run_delay', one['signal'])
             found.update(one.get('antagonists', ()))
-        self.assertLessEqual(found, allowed)
+            self.assertLessEqual(found, allowed, one)
         return found
 
     def incidents(self, status: product.Status, cause: str = 'core'

@@ -51,6 +51,7 @@ OPTIONS = ('[agent]', f'controllers = {", ".join(REAL)}',
            '[scavenger]', 'mode = enforce',
            '[attribution]', 'mode = enforce')
 
+
 class Faults(logging.Handler):
     """What is logged of unexpected failures, and what terminals obey."""
 
@@ -127,7 +128,7 @@ class HostileTest(loops.LoopTestCase):
         self.assertGreater(COUNT, followed)
         self.assertEqual(set(hostile_.FIELDS), hostile.filled.keys())
         self.assertGreater(len(tuned), min(
-            len(hostile_.PARAMETERS) / 4, COUNT / 40))
+            len(hostile_.PARAMETERS) / 4, COUNT / 150))
 
     def test_agents_that_start_with_whatever_it_answers(self) -> None:
         """Of 100 answers one is for an agent as it is installed."""
