@@ -63,8 +63,8 @@ MOST_PATIENCE = 1.5
 be those for which a workload does all else."""
 
 SURE = 3.0
-"""A strain above this is no noise: after a cut, what is less is judged by the
-mean of all samples since."""
+"""A strain above this is no noise; after a cut, less of it is judged by a
+whole mean."""
 
 RELEVANT = 0.1
 """Below this share of all operations the background at its floors is not
@@ -142,9 +142,9 @@ class IoBudget:
       ``wait_tolerance`` (by :func:`patience`, and :data:`DEVIATIONS`) above
       their levels, or one is more than twice that: the total shrinks, at
       least by ``decrease_factor``, and by as much as the foreground is worse
-      than tolerated; again only after a whole mean, unless by far
-      (:data:`SURE`): a disk is slow by itself for some seconds, in which cut
-      upon cut would leave nothing.  Below half of it the total grows, if a workload uses
+      than tolerated; again after a whole mean, or sooner where that is sure:
+      a disk is slow by itself for some seconds, in which cut upon cut would
+      leave nothing.  Below half of it the total grows, if a workload uses
       all it may, faster until it is too much for the first time, and
       again beyond what was too much last; in between it stays.
     * A workload that is clearly below its level has learnt it too high: it

@@ -212,6 +212,23 @@ class BudgetTest(testtools.TestCase):
         self.see(rate(ONE, 1.05))
         self.assertEqual('GROW', self.budget.verdict.name)
 
+    def test_a_cut_is_judged_by_a_whole_mean(self) -> None:
+        for after, wanted in (
+                # A mean of n may be 0.2, 0.14, 0.115 and 0.1 off.
+                ([1.3, 1.3, 1.3, 1.3], ['HOLD'] * 3 + ['SHRINK']),
+                ([1.3, 1.0, 1.0, 1.0], ['HOLD', 'HOLD', 'HOLD', 'HOLD']),
+                ([1.7], ['SHRINK'])):       # that is no noise
+            self.budget = self.make(smoothing=4)
+            self.learn(ONE)
+            self.budget.total = 1000.0
+            self.see(rate(ONE, 1.5))
+            self.assertEqual('SHRINK', self.budget.verdict.name)
+            found = []
+            for wait_ms in after:
+                self.see(rate(ONE, wait_ms))
+                found.append(self.budget.verdict.name)
+            self.assertEqual(wanted, found, after)
+
     def test_what_was_before_a_gap_is_forgotten(self) -> None:
         self.budget = self.make(smoothing=4)
         self.learn(ONE)
