@@ -69,6 +69,8 @@ RESOURCE_OF: Mapping[Knob, Resource] = {
 DEFAULT_FLOORS: Mapping[Knob, float] = {
     knob: facts.floor for knob, facts in KNOBS.items()
     if facts.floor is not None}
+OF_NETWORK = tuple(knob for knob, facts in KNOBS.items()
+                   if facts.resource is Resource.NETWORK)
 OF_GROUPS = frozenset(knob for knob, facts in KNOBS.items() if facts.of_group)
 SWITCHES = frozenset(knob for knob, facts in KNOBS.items() if facts.is_switch)
 OVERRIDABLE = tuple(knob for knob in KNOBS

@@ -19,18 +19,16 @@ import math
 
 from scavenger_openstack.algorithms.back_off import HoldTimes
 from scavenger_openstack.algorithms.back_off import Stay
+from scavenger_openstack.knobs import OF_NETWORK
 from scavenger_openstack import types
 
 HOLD_TIMES: Mapping[types.Knob, HoldTimes] = {
     # It costs background work CPU time that nothing else needs.
     types.Knob.CPU_CORES: HoldTimes(10.0, 60.0),
     # These cost little while nothing is short.
-    types.Knob.CPU_IDLE: HoldTimes(60.0, 900.0),
-    types.Knob.LLC_WAYS: HoldTimes(60.0, 900.0),
-    types.Knob.IO_OPS_PER_S: HoldTimes(60.0, 900.0),
-    types.Knob.IO_BYTES_PER_S: HoldTimes(60.0, 900.0),
-    types.Knob.EGRESS_BYTES_PER_S: HoldTimes(60.0, 900.0),
-    types.Knob.INGRESS_BYTES_PER_S: HoldTimes(60.0, 900.0)}
+    **dict.fromkeys((types.Knob.CPU_IDLE, types.Knob.LLC_WAYS,
+                     types.Knob.IO_OPS_PER_S, types.Knob.IO_BYTES_PER_S,
+                     *OF_NETWORK), HoldTimes(60.0, 900.0))}
 """By knob.  Not memory, for whose limits workloads are paused or killed; not
 CPU sets, which follow what is pinned; not pauses."""
 

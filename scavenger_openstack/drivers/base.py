@@ -18,6 +18,7 @@ from typing import NamedTuple
 from typing import Protocol
 
 from scavenger_openstack.drivers import calls
+from scavenger_openstack.knobs import OF_NETWORK
 from scavenger_openstack.restore import grammar
 from scavenger_openstack.types import Ask
 from scavenger_openstack.types import Floor
@@ -320,10 +321,7 @@ class Driver(Knobs, CpuSets, Protocol):
         ...
 
 
-_USUAL = {Knob.MEMORY_BYTES: RECLAIM, Knob.EGRESS_BYTES_PER_S: DRAIN,
-          Knob.INGRESS_BYTES_PER_S: DRAIN}
-
-
 def usual_queue(knob: Knob) -> str:
     """Return the queue of a knob that is written without a daemon."""
-    return _USUAL.get(knob, '')
+    return (RECLAIM if knob is Knob.MEMORY_BYTES
+            else DRAIN if knob in OF_NETWORK else '')

@@ -35,6 +35,7 @@ from scavenger_openstack.drivers import prerequisites
 from scavenger_openstack.drivers.qemu import cgroup_overlap
 from scavenger_openstack.drivers.resctrl import control
 from scavenger_openstack import errors
+from scavenger_openstack.knobs import OF_NETWORK
 from scavenger_openstack import log_once
 from scavenger_openstack.types import Ask
 from scavenger_openstack.types import Cpu
@@ -56,7 +57,6 @@ if typing.TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
-_OF_NETWORK = Knob.EGRESS_BYTES_PER_S, Knob.INGRESS_BYTES_PER_S
 _LIBVIRT_CAME = ('libvirt was started after the agent, so no VM is measured '
                  'or limited: type "systemctl restart scavenger-agent"')
 
@@ -247,7 +247,7 @@ class Host:
 
     def write(self, workload: str, knob: Knob, value: Value,
               state: base.KnobState | None = None) -> Value | None:
-        if knob in _OF_NETWORK and self._domains is not None:
+        if knob in OF_NETWORK and self._domains is not None:
             self._log_other_interfaces(workload, self._domains)
         return self._knobs(workload, knob).write(workload, knob, value, state)
 
@@ -297,7 +297,7 @@ class Host:
             self._network.close()
 
     def _knobs(self, workload: str, knob: Knob) -> base.Knobs:
-        if knob in _OF_NETWORK:
+        if knob in OF_NETWORK:
             if self._network is None:
                 raise errors.Unsupported(
                     'no network interface is configured; see [network]',
@@ -308,7 +308,7 @@ class Host:
         return self._part(workload, knob)
 
     def _part(self, workload: str, knob: Knob) -> base.Knobs:
-        if knob in _OF_NETWORK and self._network is not None:
+        if knob in OF_NETWORK and self._network is not None:
             return self._network
         if knob is Knob.LLC_WAYS:
             return self._llc

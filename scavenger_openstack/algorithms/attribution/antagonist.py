@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """An antagonist: its states, what moves it, and what its limit does then.
 
 The disturbance of an incident is attributed to each of its antagonists, and
@@ -9,14 +8,14 @@ each is in one of these states.  The documentation draws :data:`TABLE`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
 import enum
-from typing import NamedTuple
 
 from scavenger_openstack.algorithms.attribution.cubic import Cubic
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
-from scavenger_openstack.algorithms.attribution.disturbance import VictimGroup
+from scavenger_openstack.algorithms.attribution.disturbance import Pair
 from scavenger_openstack.algorithms.attribution.trial import Trial
 from scavenger_openstack.algorithms import back_off
 
@@ -123,6 +122,21 @@ UNLIMITED: Mapping[State, str] = {
 
 NOT_AGAIN = 'is not limited again yet: the last limit did not help'
 
+LOOSE = 2.0
+"""A limit is removed when it has been so many times the use for
+:data:`LOOSE_SAMPLES`.  Source: DESIGN 7.10."""
+
+LOOSE_SAMPLES = 3
+
+MOST_LOOSE_SAMPLES = 60
+"""Of one that came back it is twice as many each time, up to these: a limit
+that is loose takes nothing away."""
+
+FUTILE_SAMPLES = 6
+"""Of suffering more than half as much as before, with an antagonist at its
+floor; then the victim is like that without it, and its limit may grow until
+it gets worse."""
+
 
 @dataclasses.dataclass(slots=True)
 class Limit:
@@ -157,20 +171,21 @@ class Limit:
         if change in (Change.GROW, Change.PROBE):
             self.futile, self.levels = 0, {}
 
+    def is_loose(self, use: float, returns: int) -> bool:
+        """Count one more sample; return whether there were enough in which it
+        took nothing away."""
+        self.loose = self.loose + 1 if self.cap.value >= LOOSE * use else 0
+        return self.loose >= min(MOST_LOOSE_SAMPLES,
+                                 LOOSE_SAMPLES << returns)
 
-class GoodLimit(NamedTuple):
-    """The last good limit of an antagonist for one pair of victims and signal,
-    in the unit of its knob.
-
-    ``proved``: no victim suffered while it was used up; ``until_s``: when it
-    is forgotten; ``harmful``: the use at which a victim suffered last,
-    ``None`` when none did so far.
-    """
-
-    value: float
-    proved: bool
-    until_s: float
-    harmful: float | None = None
+    def is_futile(self, suffering: Iterable[Disturbance]) -> bool:
+        """Count one more sample; return whether there were enough in which
+        these suffered as before with the antagonist at its floor."""
+        self.futile += self.cap.at_floor
+        levels = [(self.levels.setdefault(each, each.latest), each.latest)
+                  for each in suffering if each.latest is not None]
+        return self.futile >= FUTILE_SAMPLES and all(
+            now > before / 2 for before, now in levels)
 
 
 @dataclasses.dataclass(slots=True)
@@ -192,8 +207,13 @@ class Antagonist:
     reason: str = ''
     removed: Event | None = None
     returns: int = 0
-    alone: dict[tuple[VictimGroup, str], tuple[float, float]] = (
-        dataclasses.field(default_factory=dict))
+    alone: dict[Pair, tuple[float, float]] = dataclasses.field(
+        default_factory=dict)
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """The victims whose disturbances are attributed to it."""
+        return [disturbance.pair for disturbance in self.trials]
 
     def move(self, event: Event, cap: Cubic | None = None, *,
              use: float = 0.0, cut: float = 0.0, room: float = 1.0
@@ -227,14 +247,13 @@ class Antagonist:
         elif self.state is State.ON_TRIAL and not any(trials.values()):
             self.move(Event.HELPED)
 
-    def leave_alone(self, now: float, pair: tuple[VictimGroup, str],
-                    first_s: float) -> None:
+    def leave_alone(self, now: float, pair: Pair, first_s: float) -> None:
         """A limit did not help: for twice as long as the last time."""
         wait_s = back_off.longer(self.alone.get(pair, (0.0, 0.0))[1],
                                  first=first_s, most=back_off.LONGEST_S)
         self.alone[pair] = now + wait_s, wait_s
 
-    def why_unlimited(self, now: float, pair: tuple[VictimGroup, str]) -> str:
+    def why_unlimited(self, now: float, pair: Pair) -> str:
         """Why it is not limited for these now, '' where that is not known."""
         return (NOT_AGAIN if now < self.alone.get(pair, (now, 0.0))[0]
                 else UNLIMITED.get(self.state, ''))

@@ -21,14 +21,14 @@ from typing import Any
 from scavenger_openstack.algorithms import allowance
 from scavenger_openstack.algorithms.attribution.antagonist import Antagonist
 from scavenger_openstack.algorithms.attribution.antagonist import Event
-from scavenger_openstack.algorithms.attribution.antagonist import GoodLimit
 from scavenger_openstack.algorithms.attribution.antagonist import Limit
 from scavenger_openstack.algorithms.attribution.antagonist import State
 from scavenger_openstack.algorithms.attribution.cubic import Cubic
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.disturbance import Effects
+from scavenger_openstack.algorithms.attribution.disturbance import Pair
 from scavenger_openstack.algorithms.attribution.disturbance import SETTLED
-from scavenger_openstack.algorithms.attribution.disturbance import VictimGroup
+from scavenger_openstack.algorithms.attribution.good_limits import GoodLimits
 from scavenger_openstack.algorithms.attribution.history import Points
 from scavenger_openstack.algorithms.attribution.trial import Tally
 from scavenger_openstack.algorithms.attribution.trial import Trial
@@ -36,31 +36,12 @@ from scavenger_openstack.algorithms.attribution.trial import TrialOutcome
 from scavenger_openstack.algorithms.attribution import use as usage
 from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.types import Cap
-from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Priority
-
-Pair = tuple[VictimGroup, str]
-"""Victims and their signal."""
-
-LOOSE = 2.0
-"""A limit is removed when it has been so many times the use for
-:data:`LOOSE_SAMPLES`.  Source: DESIGN 7.10."""
-
-LOOSE_SAMPLES = 3
-
-MOST_LOOSE_SAMPLES = 60
-"""Of one that came back it is twice as many each time, up to these: a limit
-that is loose takes nothing away."""
 
 IGNORED_SAMPLES = 12
 """A limit that holds nothing for so long, as far as is known, is removed; an
 antagonist that is named again gets a new one."""
-
-FUTILE_SAMPLES = 6
-"""Of suffering more than half as much as before, with an antagonist at its
-floor; then the victim is like that without it, and its limit may grow until
-it gets worse."""
 
 
 class CapControl:
@@ -75,7 +56,7 @@ class CapControl:
         """
         self._owner = owner
         self.antagonists: dict[KnobKey, Antagonist] = {}
-        self._good: dict[KnobKey, dict[Pair, GoodLimit]] = {}
+        self._good = GoodLimits()
         self._uses: Mapping[KnobKey, float] = {}
         self._set_s: collections.deque[float] = collections.deque()
         self.tally, self.allowance = Tally(), allowance.Allowance()
@@ -90,7 +71,7 @@ class CapControl:
         self._plateau = plateau
         self._trial_samples = trial_samples
         self._back_off_s = back_off_s
-        self._remember_s = remember_s
+        self._good.remember_s = remember_s
         self._max_caps_per_min = max_caps_per_min
 
     def caps(self) -> tuple[Cap, ...]:
@@ -111,28 +92,22 @@ class CapControl:
     def remembered(self, now: float) -> dict[str, float]:
         """Seconds since each limit was removed that is only remembered, by
         workload, the newest of several."""
-        ages: dict[str, float] = {}
-        for key, limits in self._good.items():
-            antagonist = self.antagonists.get(key)
-            until_s = max(good.until_s for good in limits.values())
-            if now < until_s and (
-                    antagonist is None or antagonist.limit is None):
-                age_s = max(0.0, now - until_s + self._remember_s)
-                ages[key[0]] = min(age_s, ages.get(key[0], age_s))
-        return ages
+        return self._good.ages(now, {key for key, _, _ in self._limited()})
 
     def keep(self, present: Collection[str]) -> None:
         """Forget all about those that are gone, or made again."""
-        for key in [key for key in {**self.antagonists, **self._good}
-                    if key[0] not in present]:
-            self.antagonists.pop(key, None)
-            self._good.pop(key, None)
+        self.antagonists = {
+            key: antagonist for key, antagonist in self.antagonists.items()
+            if key[0] in present}
+        self._good.keep(present)
 
     def leave(self, now: float, names: Collection[str]) -> None:
         """Keep the limits of workloads that are away, as while they reboot."""
-        for key, _, limit in self._limited():
+        for key, antagonist, limit in self._limited():
             if key[0] in names:
-                self._remember(now, key, limit.cap.value, Event.AWAY)
+                self._good.remember(now, key, antagonist.pairs,
+                                    limit.cap.value, limit.cap)
+                antagonist.move(Event.AWAY)
 
     def attribute(self, disturbances: Collection[Disturbance]) -> None:
         """Remove the limits that are for none of these."""
@@ -165,7 +140,7 @@ class CapControl:
                 continue
             key = name, knob
             antagonist = self.antagonists.setdefault(key, Antagonist())
-            if now < antagonist.alone.get(pair_of(disturbance), (now, 0.0))[0]:
+            if now < antagonist.alone.get(disturbance.pair, (now, 0.0))[0]:
                 continue
             if antagonist.limit is not None:
                 if disturbance not in antagonist.trials:
@@ -173,9 +148,8 @@ class CapControl:
                     effects.limited.add(disturbance)
                 continue
             use = usage.working(samples, name, knob)
-            if (use is None
-                    or not self._harmful(now, key, pair_of(disturbance), use,
-                                         name in again)):
+            if use is None or not self._harmful(
+                    now, key, disturbance.pair, use, name in again):
                 continue
             if not self.one_more(now):
                 break
@@ -262,58 +236,27 @@ class CapControl:
         # What holds the resource is known: a part of it is, too.
         cut = (self._cut if disturbance.named[key[0]].kind
                is GroundKind.DIRECT else self._first_cut)
-        good = self._good_for(now, key, pair_of(disturbance))
+        good = self._good.find(now, key, disturbance.pair)
         if good is not None and good.value < use:
-            return self._remembered_cap(good, use, floor)
+            return good.cap(use, floor, cut=self._cut, plateau=self._plateau)
         return Cubic(use, safe, floor=floor, cut=cut, plateau=self._plateau)
-
-    def _remembered_cap(self, good: GoodLimit, use: float, floor: float
-                        ) -> Cubic:
-        """Return a cap at the last good limit, which grows from there as after
-        a cut from the use that did harm."""
-        if good.harmful is None or good.harmful <= good.value:
-            return Cubic(use, good.value / (1 - self._cut), floor=floor,
-                         cut=self._cut, plateau=self._plateau)
-        return Cubic(good.harmful, good.harmful, floor=floor,
-                     cut=1 - good.value / good.harmful,
-                     plateau=self._plateau, met=True)
-
-    def _good_for(self, now: float, key: KnobKey, pair: Pair
-                  ) -> GoodLimit | None:
-        good = self._good.get(key, {}).get(pair)
-        return good if good is not None and now < good.until_s else None
 
     def _harmful(self, now: float, key: KnobKey, pair: Pair, use: float,
                  again: bool) -> bool:
         """Whether so much use may be limited, by what is remembered."""
-        good = self._good_for(now, key, pair)
+        good = self._good.find(now, key, pair)
         if good is None or not good.proved or use > good.value:
             return True
         if again:       # what it does now is not what was harmless
-            self._forget(key, pair)
+            self._good.forget(key, pair)
+            self._forgotten(key)
         return again
 
-    def _remember(self, now: float, key: KnobKey, value: float,
-                  event: Event) -> None:
-        antagonist = self.antagonists[key]
-        assert antagonist.limit is not None
-        cap = antagonist.limit.cap
-        self._good.setdefault(key, {}).update(dict.fromkeys(
-            map(pair_of, antagonist.trials),
-            GoodLimit(value, cap.proved, now + self._remember_s,
-                      cap.harmful)))
-        antagonist.move(event)
-
-    def _forget(self, key: KnobKey, pair: Pair) -> None:
-        """Forget the last good limit for these victims."""
-        limits = self._good[key]
-        del limits[pair]
-        if not limits:
-            del self._good[key]
+    def _forgotten(self, key: KnobKey) -> None:
+        """Move an antagonist of which no good limit is remembered any more."""
         antagonist = self.antagonists.get(key)
         if (antagonist is not None and antagonist.state is State.REMEMBERED
-                and limits.keys().isdisjoint(
-                    map(pair_of, antagonist.trials))):
+                and self._good.of(key, antagonist.pairs) is None):
             antagonist.move(Event.FORGOTTEN)
 
     def one_more(self, now: float) -> bool:
@@ -357,15 +300,15 @@ class CapControl:
 
     def _conclude(self, now: float, antagonist: Antagonist,
                   disturbance: Disturbance, outcome: TrialOutcome) -> None:
-        pair = pair_of(disturbance)
         trials = {**antagonist.trials, disturbance: None}
         if outcome is TrialOutcome.CONFIRMED:
-            antagonist.alone.pop(pair, None)
+            antagonist.alone.pop(disturbance.pair, None)
         else:
             del trials[disturbance]
             # Of one that rests nothing was learnt.
             if antagonist.limit is not None:
-                antagonist.leave_alone(now, pair, self._back_off_s)
+                antagonist.leave_alone(now, disturbance.pair,
+                                       self._back_off_s)
         antagonist.attribute(trials, Event.DID_NOT_HELP)
 
     def _adapt(self, now: float, key: KnobKey, limit: Limit, use: float,
@@ -388,34 +331,35 @@ class CapControl:
             return
         if antagonist.state is not State.ON_TRIAL:
             if suffering and use >= usage.WORKING * limit.cap.value:
-                self._cut_more(antagonist, limit, use, suffering, effects)
+                if limit.is_futile(suffering):
+                    antagonist.move(Event.IN_VAIN)
+                    effects.undisturbed.update(suffering)
+                else:
+                    self._resize(antagonist, limit, effects, Event.SUFFERS,
+                                 use)
+                effects.limited.update(suffering)
                 return
             if all(each.at_ease and each not in effects.limited
                    for each in antagonist.trials):
-                before = limit.cap.value
-                antagonist.move(Event.AT_EASE, use=use, room=min(
-                    [each.room for each in antagonist.trials], default=1.0))
-                self._scale_excess(effects, antagonist.trials,
-                                   limit.cap.value - before)
-        limit.loose = (limit.loose + 1 if limit.cap.value >= LOOSE * use
-                       else 0)
-        if limit.loose >= min(MOST_LOOSE_SAMPLES,
-                              LOOSE_SAMPLES * 2 ** antagonist.returns):
-            self._remember(now, key, limit.cap.good, Event.RESTS)
+                self._resize(
+                    antagonist, limit, effects, Event.AT_EASE, use, min([
+                        each.room for each in antagonist.trials], default=1.0))
+        if limit.is_loose(use, antagonist.returns):
+            self._good.remember(now, key, antagonist.pairs, limit.cap.good,
+                                limit.cap)
+            antagonist.move(Event.RESTS)
 
-    def _scale_excess(self, effects: Effects,
-                      disturbances: Collection[Disturbance],
-                      more: float) -> None:
-        """Scale what victims are expected to suffer by how much more or less
-        all that is limited for them may use.
-
-        :param more: by how much the limit of one of them rose, in the unit of
-            its knob
-        """
-        for disturbance in disturbances:
+    def _resize(self, antagonist: Antagonist, limit: Limit, effects: Effects,
+                event: Event, use: float, room: float = 1.0) -> None:
+        """Let a limit grow or cut it.  What its victims are expected to suffer
+        is scaled by how much all that is limited for them may use."""
+        before = limit.cap.value
+        antagonist.move(event, use=use, cut=self._cut, room=room)
+        more = limit.cap.value - before
+        for disturbance in antagonist.trials:
             used = math.fsum(
-                self._uses.get(key, 0.0) for key, antagonist, _
-                in self._limited() if disturbance in antagonist.trials)
+                self._uses.get(key, 0.0) for key, other, _
+                in self._limited() if disturbance in other.trials)
             if used > 0:
                 effects.scaled[disturbance] = max(0.0, effects.scaled.get(
                     disturbance, 1.0) + more / used)
@@ -429,23 +373,6 @@ class CapControl:
             and not other.trials.keys().isdisjoint(antagonist.trials)
             for _, other, limit in self._limited())
 
-    def _cut_more(self, antagonist: Antagonist, limit: Limit, use: float,
-                  suffering: Sequence[Disturbance], effects: Effects) -> None:
-        """Less for an antagonist, unless less has not helped before."""
-        limit.futile += limit.cap.at_floor
-        levels = [(limit.levels.setdefault(each, each.latest), each.latest)
-                  for each in suffering if each.latest is not None]
-        if (limit.futile >= FUTILE_SAMPLES
-                and all(now > before / 2 for before, now in levels)):
-            antagonist.move(Event.IN_VAIN)
-            effects.undisturbed.update(suffering)
-        else:
-            before = limit.cap.value
-            antagonist.move(Event.SUFFERS, use=use, cut=self._cut)
-            self._scale_excess(effects, antagonist.trials,
-                               limit.cap.value - before)
-        effects.limited.update(suffering)
-
     def _meet(self, now: float, sample: Points, effects: Effects) -> None:
         """Limit those that come back at their last good limit.
 
@@ -453,10 +380,9 @@ class CapControl:
         victims need not wait for it to be seen again.  They were counted
         as new limits when they were named.
         """
-        for key, limits in list(self._good.items()):
-            for pair in [pair for pair, limit in limits.items()
-                         if now >= limit.until_s]:
-                self._forget(key, pair)
+        for key in self._good.forget_old(now):
+            self._forgotten(key)
+        for key in self._good:
             point = sample.get(key[0])
             use = None if point is None else usage.use_of(key[1], point)
             antagonist = self.antagonists.get(key)
@@ -464,23 +390,20 @@ class CapControl:
                     or antagonist.state is not State.REMEMBERED):
                 continue
             # The same for all of its victims: it was remembered at once.
-            good = next((good for pair, good in limits.items()
-                         if pair in map(pair_of, antagonist.trials)), None)
+            good = self._good.of(key, antagonist.pairs)
             if good is None or use <= good.value:
                 continue
             self._set(key, Event.RETURNS_ON_TRIAL
                       if any(antagonist.trials.values()) else Event.RETURNS,
-                      self._remembered_cap(
-                          good, use, point.workload.floor.get(key[1], 0.0)))
+                      good.cap(use, point.workload.floor.get(key[1], 0.0),
+                               cut=self._cut, plateau=self._plateau))
             effects.limited.update(antagonist.trials)
             for disturbance in antagonist.trials:
                 effects.scaled.pop(disturbance, None)
 
     def state(self) -> dict[str, Any]:
         """What was learnt about antagonists; plain JSON values."""
-        return {'good': [[*key, list(group), signal, *good]
-                         for key, limits in self._good.items()
-                         for (group, signal), good in limits.items()],
+        return {'good': self._good.state(),
                 'backs_off': [[list(group), signal, key[0], *times]
                               for key, antagonist in self.antagonists.items()
                               for (group, signal), times
@@ -494,16 +417,7 @@ class CapControl:
 
         :raises ValueError, TypeError: it is damaged.
         """
-        good: dict[KnobKey, dict[Pair, GoodLimit]] = {}
-        for (name, knob, group, signal, value, proved, until_s,
-             harmful) in state.get('good', ()):
-            good.setdefault((str(name), Knob(knob)), {})[
-                tuple(map(str, group)), str(signal)] = GoodLimit(
-                    float(value), bool(proved), float(until_s),
-                    None if harmful is None else float(harmful))
-        if not {knob for _, knob in good} <= usage.USES.keys():
-            raise ValueError('a limit on a knob whose use is not measured')
-        self._good = good
+        self._good.load(state.get('good', ()))
         self.antagonists = {}
         for group, signal, name, until_s, wait_s in state.get('backs_off',
                                                               ()):
@@ -515,7 +429,3 @@ class CapControl:
                                                        float(wait_s))
         self.tally = Tally(**{str(name): int(number) for name, number
                               in state.get('tally', {}).items()})
-
-
-def pair_of(disturbance: Disturbance) -> Pair:
-    return disturbance.group, disturbance.signal

@@ -25,13 +25,13 @@ from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.disturbance import effect
 from scavenger_openstack.algorithms.attribution.disturbance import felt_s
 from scavenger_openstack.algorithms.attribution.disturbance import groups_of
+from scavenger_openstack.algorithms.attribution.disturbance import Pair
 from scavenger_openstack.algorithms.attribution.disturbance import VictimGroup
 from scavenger_openstack.algorithms.attribution.harm import Harm
 from scavenger_openstack.algorithms.attribution.harm import harms
 from scavenger_openstack.algorithms.attribution.harm import learn_best_waits
 from scavenger_openstack.algorithms.attribution.harm import least_share
 from scavenger_openstack.algorithms.attribution.harm import of_cache
-from scavenger_openstack.algorithms.attribution.harm import Pair
 from scavenger_openstack.algorithms.attribution.harm import wanted
 from scavenger_openstack.algorithms.attribution.history import History
 from scavenger_openstack.algorithms.attribution.history import ORDER
@@ -191,7 +191,7 @@ class Controller:
 
     def _examined(self, disturbance: Disturbance) -> list[str]:
         """The suspects of the experiment for these victims."""
-        if self._searches.pair != (disturbance.group, disturbance.signal):
+        if self._searches.pair != disturbance.pair:
             return []
         return [name for name, _ in self._searches.examined]
 
@@ -323,10 +323,10 @@ class Controller:
 
     def _add(self, now: float, new: Disturbance) -> None:
         """Open the incidents of a disturbance that no timing has shown."""
-        before = self._disturbances.get((new.group, new.signal))
+        before = self._disturbances.get(new.pair)
         if before is not None:
             new.begun_s = before.begun_s
-        self._disturbances[new.group, new.signal] = new
+        self._disturbances[new.pair] = new
         new.see(now, self._history.samples[-1])
         new.begin(now, self._history, self._lasted_s,
                   quiet_s=self.params.quiet_s)

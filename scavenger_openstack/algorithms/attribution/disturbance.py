@@ -34,6 +34,9 @@ VictimGroup = tuple[str, ...]
 """Project and application, or one workload by itself; longer by one for
 those that nothing is limited for."""
 
+Pair = tuple[VictimGroup, str]
+"""Victims and their signal."""
+
 SHARES = ('run_delay', THROTTLED, LINK_USE, MEMORY_WAIT)
 """Signals that are shares of a whole: differences count, not ratios."""
 
@@ -210,6 +213,10 @@ class Disturbance:
     seen_s: float = -math.inf
     outcome: str = Outcome.OPEN
     values: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    @property
+    def pair(self) -> Pair:
+        return self.group, self.signal
 
     @property
     def harm(self) -> float:

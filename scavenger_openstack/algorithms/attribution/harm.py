@@ -20,6 +20,7 @@ from scavenger_openstack.algorithms.attribution.disturbance import above
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.disturbance import effect
 from scavenger_openstack.algorithms.attribution.disturbance import LEAST_HELD
+from scavenger_openstack.algorithms.attribution.disturbance import Pair
 from scavenger_openstack.algorithms.attribution.disturbance import SHARES
 from scavenger_openstack.algorithms.attribution.disturbance import VictimGroup
 from scavenger_openstack.algorithms.attribution import evidence
@@ -59,9 +60,6 @@ of a victim's time that it waits for one."""
 DEVIATIONS = 2.0
 """Above the mean of its application from which a victim suffers: CPI2,
 section 4.1."""
-
-Pair = tuple[VictimGroup, str]
-"""A group and its signal."""
 
 
 class Harm(NamedTuple):

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 from scavenger_openstack.algorithms.attribution.cap_control import CapControl
-from scavenger_openstack.algorithms.attribution.cap_control import pair_of
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.history import Point
 from scavenger_openstack.algorithms.attribution.history import Points
@@ -86,7 +85,7 @@ def _action(now: float, disturbance: Disturbance, caps: CapControl,
     reasons = [
         f'{name} {reason}' for name in disturbance.named
         if (antagonist := caps.antagonists.get((name, knob))) is not None
-        and (reason := antagonist.why_unlimited(now, pair_of(disturbance)))]
+        and (reason := antagonist.why_unlimited(now, disturbance.pair))]
     return ': '.join((NOTHING, ', '.join(reasons))) if reasons else NOTHING
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from scavenger_openstack.algorithms.attribution.harm import Pair
+from scavenger_openstack.algorithms.attribution.disturbance import Pair
 
 LONGER = 1.0
 """The next look comes after so much more of the time since the first."""

@@ -21,10 +21,10 @@ from scavenger_openstack.algorithms.attribution.analysis import Thresholds
 from scavenger_openstack.algorithms.attribution import direct
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.disturbance import effect
+from scavenger_openstack.algorithms.attribution.disturbance import Pair
 from scavenger_openstack.algorithms.attribution import experiment
 from scavenger_openstack.algorithms.attribution.experiment import Suspect
 from scavenger_openstack.algorithms.attribution.harm import Harm
-from scavenger_openstack.algorithms.attribution.harm import Pair
 from scavenger_openstack.algorithms.attribution.history import Points
 from scavenger_openstack.algorithms.attribution.search import Finding
 from scavenger_openstack.algorithms.attribution.search import level_of

@@ -23,6 +23,7 @@ from scavenger_openstack.drivers.kernel import token_bucket
 from scavenger_openstack.drivers.network import devices
 from scavenger_openstack.drivers.network import tap
 from scavenger_openstack import errors
+from scavenger_openstack.knobs import OF_NETWORK
 from scavenger_openstack import log_once
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
@@ -33,14 +34,11 @@ LOG = logging.getLogger(__name__)
 
 BITS_PER_BYTE = 8
 
-ACTS = {Knob.EGRESS_BYTES_PER_S: 'sends', Knob.INGRESS_BYTES_PER_S: 'receives'}
-"""The knobs, and what a workload does that each limits."""
-
 
 class Network:
     """Implements :class:`scavenger_openstack.drivers.base.Knobs`.
 
-    Only the knobs in :data:`ACTS` exist here.  Not for two threads at once.
+    Only the knobs of the network exist here.  Not for two threads at once.
 
     :param links: shared devices and their capacity in bytes per second,
         ``None`` for the speed that the device reports
@@ -78,7 +76,7 @@ class Network:
 
         Its limit is removed by the restore actions of its lease, not by this.
         """
-        for knob in ACTS:
+        for knob in OF_NETWORK:
             self._limited.pop((workload, knob), None)
         interface = self._interfaces.pop(workload, None)
         if interface is not None:
@@ -89,7 +87,7 @@ class Network:
         for device in names:
             self._devices.forget(device)
             self._logged.forget(device)
-            for knob in ACTS:
+            for knob in OF_NETWORK:
                 self._logged.forget((workload, knob, device))
 
     def ended(self, workload: str) -> None:
@@ -290,7 +288,7 @@ class Network:
             return False
 
     def _interface(self, workload: str, knob: Knob) -> devices.Interface:
-        if knob not in ACTS:
+        if knob not in OF_NETWORK:
             raise errors.Unsupported(f'{workload}: {knob} is not a limit of '
                                      'a network device')
         if workload not in self._interfaces:
@@ -313,10 +311,11 @@ class Network:
         :raises Unsupported: none can be limited
         """
         interface = self._interface(workload, knob)
+        act = 'sends' if knob is Knob.EGRESS_BYTES_PER_S else 'receives'
         try:
             limited = self._devices.read(
                 interface, arrives=self._arrives(workload, knob),
-                what=f'what {workload} {ACTS[knob]} by it')
+                what=f'what {workload} {act} by it')
         except OSError as exc:
             raise self._devices.failure(interface, exc) from exc
         key = workload, knob

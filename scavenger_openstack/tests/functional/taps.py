@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A guest without a guest: a real tap with a network stack behind it.
 
 Three network namespaces: ``host`` has a bridge with the tap ``vm0`` and a
@@ -16,6 +15,7 @@ from collections.abc import Callable
 import ctypes
 import fcntl
 import os
+import pathlib
 import re
 import socket
 import struct
@@ -29,6 +29,8 @@ import uuid
 
 import fixtures
 
+from scavenger_openstack.agent.apply import actuator
+from scavenger_openstack.agent.lease import leases as leases_
 from scavenger_openstack.drivers.kernel import rtnetlink
 from scavenger_openstack.drivers.network.devices import Interface
 from scavenger_openstack.drivers.network import limits
@@ -335,6 +337,14 @@ class TapTestCase(base.FunctionalTestCase):
         driver = limits.Network({}, interfaces)
         self.addCleanup(driver.close)
         return driver
+
+    def new_agent(self) -> actuator.Actuator:
+        """Return what sets limits under ``leases``, which it makes."""
+        self.leases = leases_.Leases(pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path, 'state'))
+        self.leases.open()
+        self.addCleanup(self.leases.close)
+        return actuator.Actuator(self.driver, self.leases, deadline_s=5)
 
     def link_bytes(self) -> rtnetlink.LinkBytes:
         """What each device has counted where the taps are."""

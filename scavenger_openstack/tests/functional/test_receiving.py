@@ -5,23 +5,17 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import pathlib
 import re
 import socket
-import subprocess
-import sys
 import threading
 
 import fixtures
 
 from scavenger_openstack.agent.apply import actuator
-from scavenger_openstack.agent.lease import leases as leases_
 from scavenger_openstack.drivers.kernel import token_bucket
 from scavenger_openstack.drivers.network import limits
 from scavenger_openstack import errors
 from scavenger_openstack.restore import actions
-from scavenger_openstack.restore import records
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import namespaces
 from scavenger_openstack.tests.functional import taps
@@ -32,7 +26,6 @@ from scavenger_openstack.types import Knob
 
 RATE = Knob.INGRESS_BYTES_PER_S
 SENDS = Knob.EGRESS_BYTES_PER_S
-PACKAGE = pathlib.Path(base.__file__).parents[3]
 JOB = '/batch/job'
 LINK = 5e6
 """Bytes per second of the link that is made full."""
@@ -42,21 +35,9 @@ class ReceivingTestCase(taps.TapTestCase):
 
     knob = RATE
 
-    def setUp(self) -> None:
-        super().setUp()
-        self.state = pathlib.Path(
-            self.useFixture(fixtures.TempDir()).path, 'state')
-
     def root(self, device: str = taps.TAP) -> str:
         return re.sub(r'_stat \d+', '', self.vm.tc(
             'qdisc', 'show', 'dev', device, 'root'))
-
-    def agent(self) -> actuator.Actuator:
-        """What sets limits under leases."""
-        leases = leases_.Leases(self.state)
-        leases.open()
-        self.addCleanup(leases.close)
-        return actuator.Actuator(self.driver, leases, deadline_s=1)
 
     def noqueue(self, *devices: str) -> None:
         """What libvirt puts at the root of its taps."""
@@ -128,7 +109,7 @@ class Tap(ReceivingTestCase):
 
     def test_another_program_puts_noqueue_over_a_limit(self) -> None:
         """It has to be leased before the limit is set again."""
-        agent, caps = self.agent(), {
+        agent, caps = self.new_agent(), {
             (VM, RATE): types.Cap(VM, RATE, 1.25e6, 'test', 'to see it')}
         agent.reconcile(caps, agent.read(caps.values()))
         self.assertIn('tbf', self.root())
@@ -142,7 +123,7 @@ class Tap(ReceivingTestCase):
     def test_by_an_agent(self) -> None:
         """It sets it, reads it back, changes it, and removes it."""
         self.noqueue()
-        agent = self.agent()
+        agent = self.new_agent()
         for rate in (1.25e6, 2.5e6, None, 1.25e6):
             caps = [] if rate is None else [
                 types.Cap(VM, RATE, rate, 'test', 'to see it')]
@@ -217,53 +198,6 @@ class Tap(ReceivingTestCase):
         self.assertTrue(self.restore_by(dict(state.original.actions[0])))
         self.vm.ip('link', 'set', taps.TAP, 'up')
         self.assertIn('noqueue', self.root())
-
-    def test_the_agent_dies(self) -> None:
-        """The watcher's program removes what kill -9 left."""
-        self.noqueue()
-        directory = self.state
-        (directory / 'leases').mkdir(parents=True)
-        directory.chmod(0o700)
-        lease = directory / 'leases' / ('0' * 32 + '.json')
-        lease.write_bytes(records.dump(records.Lease(
-            VM, str(RATE), records.boot_id(), [self.step()])))
-        lease.chmod(0o600)
-        agent = subprocess.Popen(
-            [sys.executable, '-c', 'import sys, time\n'
-             'from scavenger_openstack.drivers.network import limits, tap\n'
-             'from scavenger_openstack.types import Knob\n'
-             'limits.Network({}, {"vm": tap.Tap(sys.argv[1])}).write(\n'
-             '    "vm", Knob.INGRESS_BYTES_PER_S, 1.25e6)\n'
-             'print("set", flush=True); time.sleep(60)', self.tap.device],
-            stdout=subprocess.PIPE, text=True,
-            env={**os.environ, 'PYTHONPATH': str(PACKAGE)})
-        self.addCleanup(agent.communicate)
-        self.addCleanup(agent.kill)
-        assert agent.stdout is not None
-        self.assertEqual('set\n', agent.stdout.readline())
-        self.assertIn('tbf 5ca0:', self.root())
-        agent.kill()
-        agent.wait(10)
-        subprocess.run(
-            [sys.executable, '-m', 'scavenger_openstack.restore.program',
-             '--all', '--state-dir', str(directory)], check=True, timeout=60,
-            stdin=subprocess.DEVNULL, capture_output=True,
-            env={**os.environ, 'PYTHONPATH': str(PACKAGE)})
-        self.assertIn('noqueue', self.root())
-        self.assertTrue(self.vm.arrives(20))
-
-    def test_a_device_that_sends(self) -> None:
-        """By a macvtap leaves what its VM sends."""
-        try:
-            self.vm.ip('link', 'add', 'link', 'up1', 'name', 'mac0', 'type',
-                       'macvtap', netns=self.vm.far)
-        except subprocess.CalledProcessError as exc:
-            self.skipTest(f'needs macvtap: {exc}')
-        self.driver.attach('other', taps.tap.Tap(f'{self.vm.far}:mac0'))
-        self.assertRaises(errors.Unsupported, self.driver.write, 'other',
-                          RATE, 1e6)
-        self.assertNotIn('tbf', namespaces.run('tc', '-n', self.vm.far,
-                                               'qdisc', 'show'))
 
     def test_the_foreground_keeps_a_full_link(self) -> None:
         """The host serves on the link over which a VM downloads."""

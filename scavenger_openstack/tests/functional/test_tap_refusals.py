@@ -1,20 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A tap that another program uses already, or later."""
 
 from __future__ import annotations
 
-import pathlib
 import subprocess
-
-import fixtures
 
 from scavenger_openstack.agent.apply import actuator
 from scavenger_openstack.agent.apply import refusals
-from scavenger_openstack.agent.lease import leases as leases_
 from scavenger_openstack.drivers.network import tap
 from scavenger_openstack import errors
+from scavenger_openstack.knobs import OF_NETWORK
 from scavenger_openstack.tests.functional import taps
 from scavenger_openstack.tests.functional.taps import RATE
 from scavenger_openstack.tests.functional.taps import VM
@@ -78,11 +74,7 @@ class Others(taps.TapTestCase):
 
     def test_the_agent_steps_aside(self) -> None:
         """Its limit is set, then removed for a filter that came later."""
-        leases = leases_.Leases(pathlib.Path(
-            self.useFixture(fixtures.TempDir()).path, 'state'))
-        leases.open()
-        self.addCleanup(leases.close)
-        agent = actuator.Actuator(self.driver, leases, deadline_s=1)
+        agent = self.new_agent()
         cap = types.Cap(VM, RATE, 1e6, 'test', 'to see it')
 
         def tick() -> list[str]:
@@ -98,7 +90,7 @@ class Others(taps.TapTestCase):
         for _ in range(2 * actuator.READ_TICKS):
             problems = tick()
         self.assertIn('pref 7', ''.join(problems))
-        self.assertEqual({}, leases.held())
+        self.assertEqual({}, self.leases.held())
         self.assertNotIn(': scv', self.vm.ip('link'))
         self.vm.tc('qdisc', 'del', 'dev', taps.TAP, 'ingress')
         for _ in range(refusals.LONGEST_TICKS):
@@ -146,14 +138,16 @@ class Others(taps.TapTestCase):
             self.vm.ip('link', 'del', name)
 
     def test_a_device_that_sends(self) -> None:
+        """By a macvtap leaves what its VM sends."""
         try:
             self.vm.ip('link', 'add', 'link', 'up1', 'name', 'mac0', 'type',
                        'macvtap', netns=self.vm.far)
         except subprocess.CalledProcessError as exc:
             self.skipTest(f'needs macvtap: {exc}')
         self.driver.attach('other', tap.Tap(f'{self.vm.far}:mac0'))
-        exc_ = self.assertRaises(errors.Unsupported, self.driver.read,
-                                 'other', RATE)
-        self.assertIn('as a device, not as a tap', str(exc_))
+        for knob in OF_NETWORK:
+            exc_ = self.assertRaises(errors.Unsupported, self.driver.write,
+                                     'other', knob, 1e6)
+            self.assertIn('as a device, not as a tap', str(exc_))
         self.driver.attach('other', f'{self.vm.far}:mac0')
         self.assertEqual(1e6, self.driver.write('other', RATE, 1e6))

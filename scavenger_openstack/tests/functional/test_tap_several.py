@@ -1,23 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
-
 """One limit over all taps of a VM, while they come and go."""
 
 from __future__ import annotations
 
 import contextlib
-import pathlib
 import random
 import socket
 import threading
 import time
 from typing import Any
 
-import fixtures
-
 from scavenger_openstack.agent.apply import actuator
-from scavenger_openstack.agent.lease import leases as leases_
 from scavenger_openstack.drivers.network import tap
 from scavenger_openstack import errors
 from scavenger_openstack.restore import actions
@@ -265,11 +259,7 @@ class Leased(taps.TapTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.leases = leases_.Leases(pathlib.Path(
-            self.useFixture(fixtures.TempDir()).path, 'state'))
-        self.leases.open()
-        self.addCleanup(self.leases.close)
-        self.agent = actuator.Actuator(self.driver, self.leases, deadline_s=5)
+        self.agent = self.new_agent()
 
     def tick(self, rate: float | None) -> actuator.Outcome:
         cap = types.Cap(VM, RATE, rate or 0.0, 'test', 'to see it')

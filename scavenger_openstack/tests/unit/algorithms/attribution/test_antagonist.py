@@ -95,6 +95,8 @@ class WalkTest(cap_cases.CapControlTestCase):
                 if rng.random() < 0.05:
                     self.held.leave(self.now, {'hog'})
                     self.check()
+                if rng.random() < 0.05:
+                    self.now += 3600    # what is remembered is forgotten
         self.assertEqual(set(State) - {State.EXAMINED}, seen)
 
     def check(self) -> None:

@@ -211,18 +211,6 @@ class LimitingTest(ShopCase):
         self.assertLess(self.until(lambda decision: decision.caps), 10)
         self.assertEqual(3, len(self.decision.incidents))
 
-    def test_forgotten_after_a_while(self) -> None:
-        self.controller = attribution.Controller(
-            attribution.Params(remember_s=60.0))
-        self.until(lambda decision: decision.caps)
-        self.wants = lambda now: 4.0
-        self.turn(100)
-        self.wants = lambda now: 0.0
-        self.until(lambda decision: not decision.caps, 100)
-        self.assertEqual(1, len(self.controller.state()['good']))
-        self.turn(70)
-        self.assertEqual([], self.controller.state()['good'])
-
     def test_less_than_was_harmless_is_not_limited(self) -> None:
         """The victim suffers by itself, and it rests under its good cap."""
         self.until(lambda decision: decision.caps)
