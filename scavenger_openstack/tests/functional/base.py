@@ -64,6 +64,9 @@ def unified() -> pathlib.Path | None:
     return None
 
 
+THREADS_END_S = 10.0
+"""What a test has started ends within this after it."""
+
 EMULATED = 1.5
 """From this :func:`pace` on the CPUs are taken for emulated ones."""
 
@@ -276,7 +279,7 @@ class FunctionalTestCase(testtools.TestCase):
                                 known: Collection[int]) -> None:
         """What did would hold the output of the tests open for ever."""
         self.wait_for('its threads have ended',
-                      lambda: not threads() - set(before), 10.0)
+                      lambda: not threads() - set(before), THREADS_END_S)
         left = {pid: words for pid, words in children().items()
                 if pid not in known}
         for pid in left:

@@ -227,7 +227,7 @@ class BudgetTest(testtools.TestCase):
             for wait_ms in after:
                 self.see(rate(ONE, wait_ms))
                 found.append(self.budget.verdict.name)
-            self.assertEqual(wanted, found, after)
+            self.assertEqual(wanted, found, str(after))
 
     def test_what_was_before_a_gap_is_forgotten(self) -> None:
         self.budget = self.make(smoothing=4)

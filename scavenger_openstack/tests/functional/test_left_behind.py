@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A functional test that leaves something running fails, and it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import subprocess
+import sys
+import threading
+
+import testtools
+
+from scavenger_openstack.tests.functional import base
+
+
+class LeftBehindTest(base.FunctionalTestCase):
+
+    def play(self, body: Callable[[], object]) -> str:
+        """Return what is said of a test with this body."""
+        class Played(base.FunctionalTestCase):
+            def runTest(self) -> None:
+                body()
+
+        result = testtools.TestResult()
+        Played('runTest').run(result)
+        return '\n'.join(text for _, text in result.failures)
+
+    def test_a_process(self) -> None:
+        processes = []
+        said = self.play(lambda: processes.append(subprocess.Popen(
+            [sys.executable, '-c', 'import time; time.sleep(600)'])))
+        self.assertIn('time.sleep(600)', said)
+        process, = processes
+        self.assertEqual(-9, process.wait(30))
+
+    def test_a_thread(self) -> None:
+        end = threading.Event()
+        self.addCleanup(end.set)
+        self.patch(base, 'THREADS_END_S', 0.1)
+        self.assertIn('its threads have ended', self.play(
+            threading.Thread(target=end.wait).start))
+
+    def test_nothing(self) -> None:
+        self.assertEqual('', self.play(lambda: subprocess.run(
+            [sys.executable, '-c', ''], check=True)))
