@@ -97,17 +97,21 @@ static_checks() {
 # stage takes here is interrupted.  In a process group of its own Ctrl-C would
 # not reach it.
 tests() {
-    local which=$1 path=$2 code=0 group=${in_group:-}
+    local which=$1 path=$2 code=0 group=${in_group:-} stuck=$scratch/stuck.$1
     local TIMEFORMAT="== $which tests: %0R s, CPU %0U + %0S s"
     shift 2
     [ ! -t 2 ] || group=--foreground
     echo "== $which tests" >&2
-    time timeout $group --signal=INT --kill-after=60 "$limit_s" \
-        stestr --test-path "scavenger_openstack/tests$path" \
+    time SCAVENGER_STUCK=$stuck:$((limit_s - 30)) \
+        timeout $group --signal=INT --kill-after=60 "$limit_s" stestr \
+        --test-path "scavenger_openstack/tests$path" \
         ${repository:+--repo-url "$repository"} run --subunit \
         "$@" ${regex:+"$regex"} || code=$?
     if [ $code -gt 1 ] || { [ $code = 1 ] && [ -z "$regex" ]; }; then
-        echo "fail $which tests: could not be run to the end" >>"$checks"
+        # The innermost place of each thread.
+        echo "fail $which tests: could not be run to the end" "$(
+            awk -F '["/,]' '/hread 0x/ && getline { print $(NF-2) $NF }' \
+                "$stuck" 2>/dev/null | sort -u | tr '\n' ';')" >>"$checks"
     fi
 }
 

@@ -2,7 +2,9 @@
 
 """The tests: ``unit`` needs nothing, ``functional`` root and a real kernel."""
 
+import faulthandler
 import logging
+import os
 import signal
 import sys
 import warnings
@@ -15,6 +17,10 @@ if 'unittest' in sys.modules:
     # Tests that are ended clean up; hogs and guests would stay for ever.
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Before tools/test.sh interrupts them, they say where they stand.
+    if stuck := os.environ.get('SCAVENGER_STUCK'):
+        file, _, after_s = stuck.partition(':')
+        faulthandler.dump_traceback_later(float(after_s), file=open(file, 'a'))
 warnings.filterwarnings('ignore', r'\s*Eventlet is deprecated')
 
 # A shell gives what it runs in the background an ignored Ctrl-C, which every
