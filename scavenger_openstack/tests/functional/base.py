@@ -249,12 +249,15 @@ def threads() -> set[threading.Thread]:
 
 
 def children() -> dict[int, str]:
-    """The processes that this one has started and that still run."""
+    """The processes of this session that this one has started and that still
+    run.  What is kept for other tests, servers and virsh, is in others."""
     found = {}
     for path in pathlib.Path('/proc').glob('[0-9]*/stat'):
         try:
-            state, parent, *_ = path.read_text().rpartition(')')[2].split()
-            if int(parent) == os.getpid() and state != 'Z':
+            state, parent, _, session, *_ = path.read_text().rpartition(
+                ')')[2].split()
+            if (state != 'Z' and int(parent) == os.getpid()
+                    and int(session) == os.getsid(0)):
                 found[int(path.parent.name)] = (
                     path.parent / 'cmdline').read_text().replace('\0', ' ')
         except (FileNotFoundError, ProcessLookupError):
