@@ -252,12 +252,15 @@ def threads() -> set[threading.Thread]:
 
 
 def children() -> dict[int, str]:
-    """The processes that this one has started and that still run."""
+    """The processes of this session that this one has started and that still
+    run.  What is kept for other tests, servers and virsh, is in others."""
     found = {}
     for path in pathlib.Path('/proc').glob('[0-9]*/stat'):
         try:
-            state, parent, *_ = path.read_text().rpartition(')')[2].split()
-            if int(parent) == os.getpid() and state != 'Z':
+            state, parent, _, session, *_ = path.read_text().rpartition(
+                ')')[2].split()
+            if (state != 'Z' and int(parent) == os.getpid()
+                    and int(session) == os.getsid(0)):
                 found[int(path.parent.name)] = (
                     path.parent / 'cmdline').read_text().replace('\0', ' ')
         except (FileNotFoundError, ProcessLookupError):
@@ -343,12 +346,19 @@ class FunctionalTestCase(testtools.TestCase):
     def wait_for(self, what: str, condition: object,
                  timeout_s: float = 30.0) -> None:
         """Wait until ``condition()`` is true, at most ``timeout_s``, longer
-        where the machine turns out to be slow."""
+        where the machine turns out to be slow.
+
+        What takes long to find out is not asked all the time.
+        """
         assert callable(condition)
         began, longest_s = time.monotonic(), 0.0
-        while not condition():
-            if time.monotonic() > began + (longest_s or timeout_s):
+        while True:
+            asked = time.monotonic()
+            if condition():
+                break
+            took_s = time.monotonic() - asked
+            if asked > began + (longest_s or timeout_s):
                 if longest_s:
                     self.fail(f'not within {longest_s:g} s: {what}')
                 longest_s = timeout_s * pace()
-            time.sleep(0.01)
+            time.sleep(min(max(0.01, 2 * took_s), 0.2))

@@ -229,7 +229,7 @@ interfaces = {name}/background/a={self.netns}:v0
         while changed := self.changed():
             if time.monotonic() - began > seconds:
                 return time.monotonic() - began, dict(changed)
-            time.sleep(0.02)
+            time.sleep(0.05)
         return time.monotonic() - began, {}
 
     def leases(self) -> list[pathlib.Path]:
@@ -241,7 +241,7 @@ interfaces = {name}/background/a={self.netns}:v0
         while self.leases():
             if time.monotonic() > deadline:
                 return False
-            time.sleep(0.02)
+            time.sleep(0.05)
         return True
 
     @staticmethod

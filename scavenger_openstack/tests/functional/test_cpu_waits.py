@@ -63,23 +63,25 @@ class CpuWaitsTest(bpf_programs.ReaderCase):
     def test_who_was_there_first(self):
         """It needs no past: the one in the way never rested before."""
         busy = [self.on_one_cpu(BUSY) for _ in range(3)]
-        victim, other = (self.on_one_cpu(NAPS) for _ in range(2))
-        reader = self.waits(victim=[victim])
-        behind = collections.Counter()
+        victim, _ = (self.on_one_cpu(NAPS) for _ in range(2))
 
-        def long_enough():
-            behind.clear()
-            for (_, runner), seconds in reader.waits().behind.items():
+        def nearly_all_known():
+            # Not while the kernel lets the others have the CPU: it does so
+            # for some moments of each second, and they may be many.
+            reader = self.waits(victim=[victim])
+            self.wait_for('the victim waits', lambda: sum(
+                reader.waits().behind.values()) > 0.5)
+            waits, behind = reader.waits(), collections.Counter()
+            reader.close()
+            for (_, runner), seconds in waits.behind.items():
                 behind[runner.process] += seconds
-            return behind.total() > 0.5
+            self.assertGreater(sum(behind[pid] for pid in busy),
+                               0.5 * behind.total(), behind)
+            # It is on one CPU.
+            return 9 * sum(waits.unknown.values()) < behind.total()
 
-        self.wait_for('the victim waits', long_enough)
-        self.assertGreater(sum(behind[pid] for pid in busy),
-                           0.5 * behind.total(), behind)
-        # It is on one CPU.
-        waits = reader.waits()
-        waited_s = sum(waits.behind.values()) + sum(waits.unknown.values())
-        self.assertLess(sum(waits.unknown.values()), 0.1 * waited_s)
+        self.wait_for('a window of which nearly all is known',
+                      nearly_all_known)
 
     def test_no_more_than_it_ran(self):
         """What is in the way at each wake-up, but for a moment."""

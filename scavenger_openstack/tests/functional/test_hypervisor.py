@@ -57,11 +57,11 @@ def processes_in(namespaces: set[str]) -> set[str]:
 
 
 def mounts() -> set[str]:
-    """All mounts but the names of network namespaces, which other tests
-    make at the same time."""
+    """All mounts but the names of network namespaces and their directory,
+    which other tests make at the same time."""
     return {line for line in pathlib.Path(
         '/proc/self/mounts').read_text().splitlines()
-        if ' /run/netns/' not in line}
+        if not f'{line.split()[1]}/'.startswith('/run/netns/')}
 
 
 def running(pid: int) -> bool:

@@ -112,7 +112,7 @@ class IbenchTestCase(profiling.ProfileTests):
         self.assertEqual(2, page.read_text().count('<svg'))
 
     def test_mix(self) -> None:
-        document = self.document('mix', '12=40,11=20', *QUICK)
+        document = self.document('mix', '12=40,11=20', '--seconds', '1')
         self.assertEqual(['12', '11'], [kernel['number'] for kernel
                                         in document['sois']])
         for kernel in document['sois']:

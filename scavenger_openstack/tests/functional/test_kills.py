@@ -129,5 +129,5 @@ class KillsTest(base.FunctionalTestCase):
         broken = watcher_kills.forgetful_package(self.directory / 'broken')
         stage = self.stage(broken)
         found = [left for *_, left in watcher_kills.enumerated(
-            stage, 'KILL')]
+            stage, 'KILL', back_s=2 * kills.LEASE_S)]
         self.assertNotEqual({}, found[-1])

@@ -24,10 +24,6 @@ CALLS = ('write', 'unlinkat')
 
 DEADLINE_S = 60.0 * base.pace()
 
-BACK_S = 5 * kills.LEASE_S
-"""A watcher that has to start, too, needs more than the lease time on a busy
-machine."""
-
 
 class Late(Exception):
     """What had to happen did not, within :data:`DEADLINE_S`."""
@@ -71,13 +67,15 @@ def forgetful_package(directory: pathlib.Path) -> pathlib.Path:
 
 
 def enumerated(stage: kills.Stage, signal_name: str,
-               instants: Callable[[str], range] = kills.every
+               instants: Callable[[str], range] = kills.every,
+               back_s: float = DEADLINE_S
                ) -> Iterator[tuple[str, int, float, dict[str, object]]]:
     """Kill the agent with all limits in force; signal the watcher at the
     N-th call of a kind, for each N until none is left.
 
     :param signal_name: ``KILL`` or ``STOP``
     :param instants: the Ns of a kind of call
+    :param back_s: how long to wait for what is not back
     :returns: (call, N, seconds from the watcher's return until all was
         back, what was not back) for each N
     """
@@ -98,7 +96,7 @@ def enumerated(stage: kills.Stage, signal_name: str,
             if not down():
                 break
             _up(stage)
-            took, left = stage.back_within(BACK_S)
+            took, left = stage.back_within(back_s)
             yield call, number, took, left
             if left:
                 return
@@ -123,7 +121,7 @@ def at_random(stage: kills.Stage, signal_name: str, times: int, seed: int
         agent.kill()
         agent.communicate(timeout=DEADLINE_S)
         _up(stage)
-        took, left = stage.back_within(BACK_S)
+        took, left = stage.back_within(DEADLINE_S)
         yield down_s, took, left
         if left:
             return

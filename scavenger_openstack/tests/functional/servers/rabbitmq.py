@@ -62,7 +62,8 @@ class RabbitMq(process.Server):
             'RABBITMQ_LOG_BASE': str(top / 'log'),
             'RABBITMQ_PID_FILE': str(top / 'pid'),
             'RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS':
-                '+S 1:1 -kernel inet_dist_use_interface {127,0,0,1}',
+                '+S 1:1 +sbwt none +sbwtdcpu none +sbwtdio none '
+                '-kernel inet_dist_use_interface {127,0,0,1}',
             # The server replaces its script, so that signals reach it.
             'RUNNING_UNDER_SYSTEMD': 'true'}
         self.start([process.program('epmd'), '-address', '127.0.0.1',

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import urllib.parse
 
 from django.conf import settings
+from django.test import override_settings
 from openstack_auth import utils
 from openstack_dashboard.test import helpers
 from urllib3 import connection
@@ -24,6 +25,12 @@ NAMES = ('<script>alert(1)</script>', '"><img src=x onerror=alert(1)>',
          "it's; DROP", '\u202egnp.exe', '{{ 7 }}{% now "Y" %}',
          '{$ 7*6 $}', 'ü' * 255)
 """What tenants may call their instances."""
+DATA: dict[str, Any] = {}
+"""What Horizon's tests know of a cloud: names of attributes to values."""
+
+without_scripts = override_settings(COMPRESS_ENABLED=True)
+"""Decorator of a test that looks for what no page has: Horizon's scripts are
+files then."""
 
 
 class Seen(NamedTuple):
@@ -130,6 +137,15 @@ class TestCase(helpers.TestCase):
         settings.POLICY_CHECK_FUNCTION = 'openstack_auth.policy.check'
         self.addCleanup(setattr, settings, 'POLICY_CHECK_FUNCTION', None)
         self.request.user = utils.get_user(self.request)
+
+    def _setup_test_data(self) -> None:
+        """Horizon's own, made once: no test changes it."""
+        if not DATA:
+            before = set(vars(self))
+            super()._setup_test_data()
+            DATA.update({name: value for name, value in vars(self).items()
+                         if name not in before})
+        self.__dict__.update(DATA)
 
     def _setup_user(self, **kwargs: Any) -> None:
         catalog = [*self.service_catalog, {

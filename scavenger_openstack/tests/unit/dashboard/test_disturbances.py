@@ -58,6 +58,7 @@ class IndexTest(Base):
             self.asked('workloads')[name] for name in ('priority',
                                                        'limits')))
 
+    @cloud.without_scripts
     def test_nothing_of_others_whatever_the_api_answers(self) -> None:
         """An operator's token shows more."""
         self.answer(incidents.listed(), workloads=[

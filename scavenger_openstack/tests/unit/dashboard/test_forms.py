@@ -37,6 +37,7 @@ class Case(cloud.TestCase):
 
 class Links(Case):
 
+    @cloud.without_scripts
     def test_a_link_confirms_nothing(self) -> None:
         """It may say what a form is about, and no more."""
         evil = {'reason': 'evil words', 'sure': 'on', 'value': '0.7654',

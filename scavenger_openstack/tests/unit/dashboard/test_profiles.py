@@ -94,6 +94,7 @@ class List(Case):
 
 class Show(Case):
 
+    @cloud.without_scripts
     def test_values_and_intervals_are_drawn_and_in_the_table(self) -> None:
         text = self.shown(SHOW)
         self.assertEqual(1, text.count('<svg'))
@@ -202,6 +203,7 @@ class Tenant(Case):
             f'<bdi>{name}</bdi>' in text
             for name in ('own', 'shared', 'secret')])
 
+    @cloud.without_scripts
     def test_one_whatever_the_api_answers(self) -> None:
         for project in ('1', ''):
             self.answer(project=project)
