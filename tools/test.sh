@@ -110,8 +110,9 @@ tests() {
     if [ $code -gt 1 ] || { [ $code = 1 ] && [ -z "$regex" ]; }; then
         # The innermost place of each thread.
         echo "fail $which tests: could not be run to the end" "$(
-            awk -F '["/,]' '/hread 0x/ && getline { print $(NF-2) $NF }' \
-                "$stuck" 2>/dev/null | sort -u | tr '\n' ';')" >>"$checks"
+            awk -F '["/,]' '/hread 0x/ && getline && NF > 2 {
+                print $(NF-2) $NF }' "$stuck" 2>/dev/null |
+                sort -u | tr '\n' ';')" >>"$checks"
     fi
 }
 

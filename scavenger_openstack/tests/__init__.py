@@ -19,7 +19,7 @@ if 'unittest' in sys.modules:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     # Before tools/test.sh interrupts them, they say where they stand.
     if stuck := os.environ.get('SCAVENGER_STUCK'):
-        file, _, after_s = stuck.partition(':')
+        file, _, after_s = stuck.rpartition(':')
         faulthandler.dump_traceback_later(float(after_s), file=open(file, 'a'))
 warnings.filterwarnings('ignore', r'\s*Eventlet is deprecated')
 

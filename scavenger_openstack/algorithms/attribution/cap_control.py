@@ -34,6 +34,7 @@ from scavenger_openstack.algorithms.attribution.trial import Tally
 from scavenger_openstack.algorithms.attribution.trial import Trial
 from scavenger_openstack.algorithms.attribution.trial import TrialOutcome
 from scavenger_openstack.algorithms.attribution import use as usage
+from scavenger_openstack.algorithms.window import quantity
 from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import KnobKey
@@ -425,7 +426,7 @@ class CapControl:
                 raise ValueError(f'{signal!r} leads to no limit')
             self.antagonists.setdefault(
                 (str(name), usage.KNOB_TO_LIMIT[signal]), Antagonist()).alone[
-                    tuple(map(str, group)), signal] = (float(until_s),
-                                                       float(wait_s))
+                    tuple(map(str, group)), signal] = (quantity(until_s),
+                                                       quantity(wait_s))
         self.tally = Tally(**{str(name): int(number) for name, number
                               in state.get('tally', {}).items()})

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from scavenger_openstack.algorithms.attribution.cubic import Cubic
 from scavenger_openstack.algorithms.attribution.disturbance import Pair
 from scavenger_openstack.algorithms.attribution import use as usage
+from scavenger_openstack.algorithms.window import quantity
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 
@@ -47,9 +48,9 @@ class GoodLimit(NamedTuple):
 
 
 class GoodLimits:
-    """Those of all antagonists, by workload, knob and pair.
+    """The good limits of all antagonists, by workload, knob and pair.
 
-    :ivar remember_s: for so long each is remembered from now on
+    :ivar remember_s: for so long each new one is remembered
     """
 
     def __init__(self) -> None:
@@ -106,7 +107,7 @@ class GoodLimits:
         return [key for key, _ in old]
 
     def keep(self, present: Collection[str]) -> None:
-        """Forget those of all other workloads."""
+        """Forget the good limits of all other workloads."""
         self._limits = {key: limits for key, limits in self._limits.items()
                         if key[0] in present}
 
@@ -126,8 +127,8 @@ class GoodLimits:
              harmful) in state:
             limits.setdefault((str(name), Knob(knob)), {})[
                 tuple(map(str, group)), str(signal)] = GoodLimit(
-                    float(value), bool(proved), float(until_s),
-                    None if harmful is None else float(harmful))
+                    quantity(value), bool(proved), quantity(until_s),
+                    None if harmful is None else quantity(harmful))
         if not {knob for _, knob in limits} <= usage.USES.keys():
             raise ValueError('a limit on a knob whose use is not measured')
         self._limits = limits

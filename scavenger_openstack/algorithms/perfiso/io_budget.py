@@ -188,6 +188,7 @@ class IoBudget:
         self._levels: dict[RunKey, Level] = {}
         self._last: collections.deque[float] = collections.deque(
             maxlen=self._smoothing)
+        self._since_cut = self._smoothing
         self._peak = 0.0
         self._proven = math.inf
 
@@ -209,12 +210,14 @@ class IoBudget:
         self.rule = 'holding'
         if votes or not held:
             self.strain, self.ratio, self.by = None, None, ''
-        low = floors
+        low, suffers = floors, False
         if votes:
             verdict = self._vote(votes, held)
-            if verdict is Verdict.SHRINK and self._has_just_cut():
+            suffers = verdict is Verdict.SHRINK
+            if suffers and self._has_just_cut():
                 verdict = Verdict.HOLD
-            elif verdict is Verdict.SHRINK and quiet:
+                low = min(floors, self.total or floors)
+            elif suffers and quiet:
                 others = math.fsum(vote.weight for vote in (*votes, *held))
                 if (used or 0.0) > RELEVANT * (others + (used or 0.0)):
                     low = floors / self.params.decrease_factor
@@ -237,7 +240,7 @@ class IoBudget:
                 level.window.add(x)
                 if level.window.full:
                     self._best.learn(now, workload, level.mu)
-            elif votes and verdict is not Verdict.SHRINK:
+            elif votes and not suffers:
                 level.window.add(x / max(1.0, self.ratio or 1.0))
         self._move(verdict, used=used, low=low, floors=floors,
                    most=max(most, low), binding=binding,
@@ -302,6 +305,7 @@ class IoBudget:
         self.ratio = math.fsum(
             vote.weight / total * vote.ratio for vote in votes)
         self._last.append(self.ratio)
+        self._since_cut += 1
         # As if they varied on their own.
         spread = tolerated(
             math.hypot(*(vote.weight / total * vote.level.sigma
@@ -334,9 +338,9 @@ class IoBudget:
         return judge(worst)
 
     def _has_just_cut(self) -> bool:
-        """Whether too few samples since a cut tell that it was too little."""
+        """Return whether a cut cannot be judged by so few samples yet."""
         return ((self.total or 0.0) < self._peak
-                and len(self._last) < self._smoothing
+                and self._since_cut < self._smoothing
                 and (self.strain or 0.0) <= SURE)
 
     def _move(self, verdict: Verdict, *, used: float | None, low: float,
@@ -353,6 +357,7 @@ class IoBudget:
             if used is not None:
                 total = min(total, used)
             self._peak = total
+            self._since_cut = 0
             decrease = max(decrease, self.strain or 0.0)
             # They tell of what was there before.
             self._last.clear()
@@ -389,6 +394,7 @@ class IoBudget:
         if self.total is None:
             return None
         return {'total': self.total, 'peak': self._peak,
+                'since_cut': self._since_cut,
                 'proven': (self._proven if math.isfinite(self._proven)
                            else None),
                 'last': list(self._last), 'levels': [
@@ -404,6 +410,7 @@ class IoBudget:
         total, peak = quantity(state['total']), quantity(state['peak'])
         proven = state['proven']
         proven = math.inf if proven is None else quantity(proven)
+        since_cut = int(quantity(state.get('since_cut', self._smoothing)))
         shared = [quantity(ratio) for ratio in state['last']]
         levels = {}
         for name, created_s, window, last, missing in state['levels']:
@@ -413,5 +420,6 @@ class IoBudget:
             level.missing = int(quantity(missing))
             levels[str(name), float(created_s)] = level
         self.total, self._peak, self._proven = total, peak, proven
+        self._since_cut = since_cut
         self._last.extend(shared)
         self._levels = levels

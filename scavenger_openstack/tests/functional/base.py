@@ -257,12 +257,13 @@ def children() -> dict[int, str]:
     found = {}
     for path in pathlib.Path('/proc').glob('[0-9]*/stat'):
         try:
-            state, parent, _, session, *_ = path.read_text().rpartition(
-                ')')[2].split()
+            state, parent, _, session, *_ = path.read_text(
+                errors='replace').rpartition(')')[2].split()
             if (state != 'Z' and int(parent) == os.getpid()
                     and int(session) == os.getsid(0)):
                 found[int(path.parent.name)] = (
-                    path.parent / 'cmdline').read_text().replace('\0', ' ')
+                    path.parent / 'cmdline').read_text(
+                        errors='replace').replace('\0', ' ')
         except (FileNotFoundError, ProcessLookupError):
             continue
     return found
@@ -281,13 +282,15 @@ class FunctionalTestCase(testtools.TestCase):
     def _assert_nothing_runs_on(self, before: Collection[threading.Thread],
                                 known: Collection[int]) -> None:
         """What did would hold the output of the tests open for ever."""
-        self.wait_for('its threads have ended',
-                      lambda: not threads() - set(before), THREADS_END_S)
-        left = {pid: words for pid, words in children().items()
-                if pid not in known}
-        for pid in left:
-            os.kill(pid, signal.SIGKILL)
-        self.assertEqual({}, left, 'processes run on')
+        try:
+            self.wait_for('its threads have ended',
+                          lambda: not threads() - set(before), THREADS_END_S)
+        finally:    # also what a thread waits for
+            left = {pid: words for pid, words in children().items()
+                    if pid not in known}
+            for pid in left:
+                os.kill(pid, signal.SIGKILL)
+            self.assertEqual({}, left, 'processes run on')
 
     def cgroups(self) -> CgroupTree:
         if version() is None:

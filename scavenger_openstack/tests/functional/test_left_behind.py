@@ -41,6 +41,32 @@ class LeftBehindTest(base.FunctionalTestCase):
         self.assertIn('its threads have ended', self.play(
             threading.Thread(target=end.wait).start))
 
+    def test_a_thread_that_waits_for_a_process(self) -> None:
+        """Both are reported, and the process ends."""
+        self.patch(base, 'THREADS_END_S', 0.1)
+        processes = []
+
+        def body() -> None:
+            process = subprocess.Popen(
+                [sys.executable, '-c', 'import time; time.sleep(600)'])
+            self.addCleanup(process.kill)
+            processes.append(process)
+            threading.Thread(target=process.wait).start()
+
+        text = self.play(body)
+        self.assertIn('its threads have ended', text)
+        self.assertIn('time.sleep(600)', text)
+        self.assertEqual(-9, processes[0].wait(30))
+
+    def test_a_process_may_have_any_name(self) -> None:
+        process = self.spawn('import ctypes, time\n'
+                             'ctypes.CDLL(None).prctl(15, b"\\xff")\n'
+                             'print(flush=True)\n'
+                             'time.sleep(600)')
+        assert process.stdout is not None
+        process.stdout.readline()
+        self.assertIn(process.pid, base.children())
+
     def test_nothing(self) -> None:
         self.assertEqual('', self.play(lambda: subprocess.run(
             [sys.executable, '-c', ''], check=True)))

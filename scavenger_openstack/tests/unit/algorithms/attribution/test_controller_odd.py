@@ -76,6 +76,7 @@ class OddInputTest(ShopCase):
     def test_a_damaged_state(self) -> None:
         for state in ({'good': [['hog']]}, {'backs_off': 3},
                       {'backs_off': [[['a'], 'odd', 'hog', 1, 2]]},
+                      {'backs_off': [[['a'], 'cpi', 'hog', math.inf, 2]]},
                       {'tally': {'confirmed': 'x'}},
                       {'tally': {'odd': 1}}, {'instances': 3},
                       {'instances': [['hog', 'x']]}):

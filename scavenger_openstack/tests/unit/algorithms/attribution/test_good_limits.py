@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import testtools
 
@@ -74,6 +75,8 @@ class GoodLimitsTest(testtools.TestCase):
         self.assertEqual(state, json.loads(json.dumps(self.limits.state())))
         for row in (['hog'], ['a', 'b', 1, 2],
                     ['hog', 'memory_bytes', *state[0][2:]],
+                    [*state[0][:4], math.nan, *state[0][5:]],
+                    [*state[0][:6], math.inf, None], [*state[0][:7], -1.0],
                     [*state[0][:7], 'x']):
             self.assertRaises((ValueError, TypeError), self.limits.load, [row])
         self.assertEqual([None, 1.5], self.values(99.0))

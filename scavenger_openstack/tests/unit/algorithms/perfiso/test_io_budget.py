@@ -229,6 +229,32 @@ class BudgetTest(testtools.TestCase):
                 found.append(self.budget.verdict.name)
             self.assertEqual(wanted, found, str(after))
 
+    def test_bursts_of_the_foreground_are_protected_again(self) -> None:
+        """After as many samples, whatever rests and restarts are between."""
+        self.budget = self.make(smoothing=4)
+        self.learn(ONE)
+        self.budget.total = 1000.0
+        found = []
+        for _ in range(5):
+            self.see(rate(ONE, 1.5))
+            found.append(self.budget.verdict.name)
+            self.see(rate(ONE, None, 0.0), binding=False)
+            state = json.loads(json.dumps(self.budget.state()))
+            self.budget = self.make(smoothing=4)
+            self.budget.load(state)
+        self.assertEqual(['SHRINK', 'HOLD', 'HOLD', 'HOLD', 'SHRINK'], found)
+
+    def test_no_newcomer_learns_while_the_others_suffer(self) -> None:
+        """Whether the total shrinks for that, or has just shrunk."""
+        self.budget = self.make(smoothing=4)
+        self.learn(ONE)
+        self.budget.total = 1000.0
+        for wait_ms in (1.5, *[1.3] * 4):
+            self.see(rate(ONE, wait_ms), rate(TWO, 2 * wait_ms))
+        for left in (1, 1, 1, 0):
+            self.see(rate(ONE, 1.0), rate(TWO, 2.0))
+            self.assertEqual(left, self.budget.facts()['learning'])
+
     def test_what_was_before_a_gap_is_forgotten(self) -> None:
         self.budget = self.make(smoothing=4)
         self.learn(ONE)
@@ -326,6 +352,13 @@ class BudgetTest(testtools.TestCase):
         # A fifth of all operations are the background's.
         self.assertEqual(10.0, self.see(rate(ONE, 1.5, 80.0), used=20.0,
                                         quiet=True))
+        # So it stays until that is judged again; mu is 1.125 now.
+        self.budget = self.make(smoothing=4)
+        self.learn(ONE)
+        for wait_ms in (1.5, 2.0):
+            self.assertEqual(10.0, self.see(
+                rate(ONE, wait_ms, 80.0), used=20.0, quiet=True))
+        self.assertEqual('HOLD', self.budget.verdict.name)
         self.learn_again()
         # A fiftieth: it is another workload's doing.
         self.assertEqual(FLOORS, self.see(rate(ONE, 1.5, 980.0), used=20.0,
@@ -435,6 +468,7 @@ class BudgetTest(testtools.TestCase):
         good = self.budget.state()
         assert good is not None
         for wrong in ({}, {**good, 'total': -1}, {**good, 'peak': 'x'},
+                      {**good, 'since_cut': -1},
                       {**good, 'proven': math.nan},
                       {**good, 'levels': [[1]]}, {**good, 'levels': 7},
                       {**good, 'last': [None]}):
