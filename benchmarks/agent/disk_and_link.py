@@ -12,10 +12,12 @@ link  a server that answers with 10 KB 200 times a second over a link of 100
 
 Each round is one line: P99 in ms, over quiet, and what the hog does of what it
 did without an agent.  The last line has the medians.  Latencies mean something
-on a machine that does nothing else.
+on a machine that does nothing else.  With ``--at`` there is no agent: fio is
+limited to so many operations per second, one after the other, which tells what
+an agent could give it.
 
     python benchmarks/agent/disk_and_link.py [--of disk,link] [--rounds 3]
-        [--settle 120]
+        [--settle 120] [--at 100,400,800,1600]
 
 Needs root, fio for the disk, and some 20 minutes.
 """
@@ -23,6 +25,8 @@ Needs root, fio for the disk, and some 20 minutes.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from collections.abc import Sequence
 import contextlib
 import json
 import pathlib
@@ -35,6 +39,9 @@ import time
 import first_there
 import running_agent
 
+SETTLED_S = 3.0
+"""After a change that acts at once."""
+
 CONTROLLERS = ('scavenger', 'perfiso', 'io_shares', 'attribution')
 
 
@@ -46,16 +53,22 @@ def config(stage: first_there.Stage) -> str:
                           for name in CONTROLLERS)
 
 
+def directory(stack: contextlib.ExitStack) -> pathlib.Path:
+    """Return one on this disk that goes away with ``stack``."""
+    top = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(
+        prefix='disk-and-link-', dir='.'))).absolute()
+    top.chmod(0o755)
+    return top
+
+
 def play(what: str, settle_s: float) -> dict[str, float]:
     """Return the P99 in ms of three measurements, and what the hog kept."""
     with contextlib.ExitStack() as stack:
-        top = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(
-            prefix='disk-and-link-', dir='.'))).absolute()
-        top.chmod(0o755)
+        top = directory(stack)
         stage = first_there.Stage(stack, what, top)
         quiet_ms, _ = stage.measure()
         stage.work()
-        time.sleep(3.0)
+        time.sleep(SETTLED_S)
         beside_ms, free = stage.measure()
         agent = stack.enter_context(running_agent.Agent(top, config(stage)))
         running_agent.wait_until(time.monotonic() + settle_s, what, agent)
@@ -64,6 +77,25 @@ def play(what: str, settle_s: float) -> dict[str, float]:
                 'hog_over_quiet': beside_ms / quiet_ms,
                 'ours_over_quiet': ours_ms / quiet_ms,
                 'work_kept': limited / free if free else 0.0}
+
+
+def play_constant(limits: Sequence[int]) -> Iterator[tuple[int, dict[
+        str, float]]]:
+    """Yield a limit, the P99 in ms and what fio kept, for each."""
+    with contextlib.ExitStack() as stack:
+        top = directory(stack)
+        stage = first_there.Stage(stack, 'disk', top)
+        quiet_ms, _ = stage.measure()
+        stage.work()
+        time.sleep(SETTLED_S)
+        _, free = stage.measure()
+        for ops_per_s in limits:
+            stage.limit_reads(top, ops_per_s)
+            time.sleep(SETTLED_S)
+            p99_ms, limited = stage.measure()
+            yield ops_per_s, {
+                'quiet_ms': quiet_ms, 'ms': p99_ms,
+                'over_quiet': p99_ms / quiet_ms, 'work_kept': limited / free}
 
 
 def show(what: str, number: int | str, figures: dict[str, float]) -> None:
@@ -81,11 +113,18 @@ def main() -> int:
     parser.add_argument('--settle', type=float, default=120.0, metavar='S',
                         help='seconds from the start of the agent to the '
                              'measurement (default: %(default)s)')
+    parser.add_argument('--at', metavar='OPS', type=lambda text: [
+        int(word) for word in text.split(',')], help='constant limits')
     options = parser.parse_args()
-    chosen = options.of.split(',')
+    chosen = ['disk'] if options.at else options.of.split(',')
     if 'disk' in chosen and not shutil.which('fio'):
         print('disk_and_link: fio is not installed', file=sys.stderr)
         return 2
+    if options.at:
+        for number in range(1, options.rounds + 1):
+            for ops_per_s, figures in play_constant(options.at):
+                show(f'{ops_per_s} operations/s', number, figures)
+        return 0
     rounds: dict[str, list[dict[str, float]]] = {what: [] for what in chosen}
     for number in range(1, options.rounds + 1):
         for what in chosen:

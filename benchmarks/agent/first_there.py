@@ -288,6 +288,18 @@ class Stage:
                      f'--filename={self._top / "data"}']
         start(self._tree, '/back/hog', *words)
 
+    def limit_reads(self, where: pathlib.Path, ops_per_s: int) -> None:
+        """Limit the antagonist's reads of the disk that this is on."""
+        number = os.stat(where).st_dev
+        device = f'{os.major(number)}:{os.minor(number)}'
+        if self._tree.version == 1:
+            self._tree.write('blkio', '/back/hog',
+                             'blkio.throttle.read_iops_device',
+                             f'{device} {ops_per_s}')
+        else:
+            self._tree.write('io', '/back/hog', 'io.max',
+                             f'{device} riops={ops_per_s}')
+
     def done(self) -> float:
         """CPU seconds of the antagonist, or bytes that it has read, made
         dirty, or sent."""

@@ -84,7 +84,7 @@ def traced(code: str, words: Sequence[str], inject: Sequence[str], *,
         ['strace', '-f', '-qqq', '-p', str(process.pid), '-o', output, '-e',
          f'trace={calls}',
          *(word for one in inject for word in ('-e', f'inject={one}'))],
-        stdin=subprocess.DEVNULL)
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     status = pathlib.Path(f'/proc/{process.pid}/status')
     while 'TracerPid:\t0' in status.read_text() and tracer.poll() is None:
         time.sleep(0.001)

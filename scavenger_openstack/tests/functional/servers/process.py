@@ -54,7 +54,9 @@ class Server:
             prefix=f'scv-{kind}-', dir='/tmp'))
         self._remover = subprocess.Popen(
             ['/bin/sh', '-c', REMOVE, 'sh', str(self.directory)],
-            stdin=subprocess.PIPE, start_new_session=True)
+            # It may outlive the tests, whose output ends before.
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+            start_new_session=True)
         self._processes: list[subprocess.Popen[bytes]] = []
         self.directory.chmod(0o711)
         self.own(self.directory)
