@@ -120,19 +120,21 @@ if [ "$(id -u)" != 0 ] && [ -z "$only" ]; then
     echo "== not root: functional tests will be skipped"
 fi
 
-# Stages.  Agents and VMs wait more than they work: each kind in turn, beside
+# Stages.  Loads that come before all else on a CPU are in one worker: two of
+# them on two CPUs leave nothing to the others, and tests of minutes fail.
+# Agents and VMs wait more than they work: each kind in turn, beside
 # the other kinds, each worker with about the same time (tools/results.py prints
 # that of each test).  What is of no kind runs in the last one.  Then what others
 # would notice: an OpenStack of many processes, and by itself at the end the
 # demo, whose hog has the highest CPU weight.
-load='test_(attribution|attribution_odd|delay_.*|kills'
-load+='|running|cpu_waits|d(irect|isk)_evidence|disk_waits)\.'
+load='test_(attribution|attribution_odd|delay_.*|ibench|libvirt_(evidence|named)'
+load+='|profil(e_commands|ing)|cpu_waits|d(irect|isk)_evidence|disk_waits)\.'
 vms='test_(libvirt_(limits|lines|host|counters|odd|xml)|hypervisor'
 vms+='|claims|leases|observe|privileges|tap.*)\.'
 libvirtd='test_(conductor_faults|database|simulate'
 libvirtd+='|libvirt(_(changes|faults|kills|life|restore|versions|words))?)\.'
-agents='test_(agent|fresh_install|ibench|priority|recording|signals|stop.*'
-agents+='|sync|threads)\.'
+agents='test_(agent|fresh_install|kills|priority|recording|running|signals'
+agents+='|stop.*|sync|threads)\.'
 control='test_(aggregates|api|broker_rights|commands|commands_refused|conductor'
 control+='|manage|nova|placement|servers)\.'
 panel='test_(conductor_http|devstack|embedded|end_to_end|horizon|metrics'
