@@ -115,7 +115,8 @@ class SuspectsTestCase(delays.DelaysTestCase):
 
     def run_innocents(self) -> None:
         self.run_along('/fore/victim', 'work(0.0035, 0.01)')
-        self.run_along('/back/steady', 'work(0.0005, 0.02)')
+        # Not in step with it.
+        self.run_along('/back/steady', 'work(0.0005, 0.023)')
 
     def run_hogs(self, *belows: str, mean_s: float = 1.0) -> set[str]:
         """Jobs that work and rest together; the workloads that they are.

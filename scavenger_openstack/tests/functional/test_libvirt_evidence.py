@@ -84,8 +84,8 @@ class TestVms(virtual_host.VirtualHostTestCase,
         for part in 'emulator', 'vcpu0', '':
             self.busy(bench, 'hog', part, always=True)
         schedstat = pathlib.Path(f'/proc/{waiting.pid}/schedstat')
-        before_ns = int(schedstat.read_text().split()[1])
         driver.ask([(self.victim.uuid, Resource.CPU)])
+        before_ns = int(schedstat.read_text().split()[1])
         self.wait_for('the victim waits', lambda: int(
             schedstat.read_text().split()[1]) - before_ns > 5e8)
         driver.ask(())
