@@ -35,6 +35,7 @@ import statistics
 import sys
 import tempfile
 import time
+from typing import NamedTuple
 
 import first_there
 import running_agent
@@ -53,23 +54,33 @@ def config(stage: first_there.Stage) -> str:
                           for name in CONTROLLERS)
 
 
-def directory(stack: contextlib.ExitStack) -> pathlib.Path:
-    """Return one on this disk that goes away with ``stack``."""
+class Started(NamedTuple):
+    """A stage whose hog works: its directory, P99 in ms without and with the
+    hog, and what the hog does in a second."""
+
+    stage: first_there.Stage
+    top: pathlib.Path
+    quiet_ms: float
+    hog_ms: float
+    free: float
+
+
+def start(stack: contextlib.ExitStack, what: str) -> Started:
+    """Measure without an agent.  All of it ends with ``stack``."""
     top = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(
         prefix='disk-and-link-', dir='.'))).absolute()
     top.chmod(0o755)
-    return top
+    stage = first_there.Stage(stack, what, top)
+    quiet_ms, _ = stage.measure()
+    stage.work()
+    time.sleep(SETTLED_S)
+    return Started(stage, top, quiet_ms, *stage.measure())
 
 
 def play(what: str, settle_s: float) -> dict[str, float]:
     """Return the P99 in ms of three measurements, and what the hog kept."""
     with contextlib.ExitStack() as stack:
-        top = directory(stack)
-        stage = first_there.Stage(stack, what, top)
-        quiet_ms, _ = stage.measure()
-        stage.work()
-        time.sleep(SETTLED_S)
-        beside_ms, free = stage.measure()
+        stage, top, quiet_ms, beside_ms, free = start(stack, what)
         agent = stack.enter_context(running_agent.Agent(top, config(stage)))
         running_agent.wait_until(time.monotonic() + settle_s, what, agent)
         ours_ms, limited = stage.measure()
@@ -83,14 +94,9 @@ def play_constant(limits: Sequence[int]) -> Iterator[tuple[int, dict[
         str, float]]]:
     """Yield a limit, the P99 in ms and what fio kept, for each."""
     with contextlib.ExitStack() as stack:
-        top = directory(stack)
-        stage = first_there.Stage(stack, 'disk', top)
-        quiet_ms, _ = stage.measure()
-        stage.work()
-        time.sleep(SETTLED_S)
-        _, free = stage.measure()
+        stage, _, quiet_ms, _, free = start(stack, 'disk')
         for ops_per_s in limits:
-            stage.limit_reads(top, ops_per_s)
+            stage.limit_reads(ops_per_s)
             time.sleep(SETTLED_S)
             p99_ms, limited = stage.measure()
             yield ops_per_s, {
@@ -104,6 +110,14 @@ def show(what: str, number: int | str, figures: dict[str, float]) -> None:
         flush=True)
 
 
+def whole_numbers(text: str) -> list[int]:
+    """Return the numbers between commas.
+
+    :raises ValueError: one is none.
+    """
+    return [int(word) for word in text.split(',')]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__,
@@ -113,8 +127,8 @@ def main() -> int:
     parser.add_argument('--settle', type=float, default=120.0, metavar='S',
                         help='seconds from the start of the agent to the '
                              'measurement (default: %(default)s)')
-    parser.add_argument('--at', metavar='OPS', type=lambda text: [
-        int(word) for word in text.split(',')], help='constant limits')
+    parser.add_argument('--at', metavar='OPS,...', type=whole_numbers,
+                        help='constant limits, in operations per second')
     options = parser.parse_args()
     chosen = ['disk'] if options.at else options.of.split(',')
     if 'disk' in chosen and not shutil.which('fio'):

@@ -288,9 +288,9 @@ class Stage:
                      f'--filename={self._top / "data"}']
         start(self._tree, '/back/hog', *words)
 
-    def limit_reads(self, where: pathlib.Path, ops_per_s: int) -> None:
-        """Limit the antagonist's reads of the disk that this is on."""
-        number = os.stat(where).st_dev
+    def limit_reads(self, ops_per_s: int) -> None:
+        """Limit the antagonist's reads of the disk of the stage."""
+        number = self._top.stat().st_dev
         device = f'{os.major(number)}:{os.minor(number)}'
         if self._tree.version == 1:
             self._tree.write('blkio', '/back/hog',

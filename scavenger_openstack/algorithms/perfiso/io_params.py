@@ -38,8 +38,9 @@ class Params:
         'help': 'Measurements of the time per operation whose mean is judged. '
                 'More keeps noise from costing background work its share; '
                 'small disturbances are then noticed that much later, large '
-                'ones still at once. Of VMs there is one in [libvirt] '
-                'stats_ticks ticks.',
+                'ones still at once. A second cut comes after as many, or '
+                'when the foreground waits much longer. Of VMs there is one '
+                'in [libvirt] stats_ticks ticks.',
         'min': 1, 'max': 60, 'source': 'not in the paper'})
     increase_share: float = dataclasses.field(default=0.05, metadata={
         'help': 'Part by which the operations of all background work grow '

@@ -247,26 +247,29 @@ def remove_cgroup(path: pathlib.Path) -> None:
 
 
 def threads() -> set[threading.Thread]:
-    """Those that keep this process from ending."""
+    """Return the threads that keep this process from ending."""
     return {thread for thread in threading.enumerate() if not thread.daemon}
 
 
 def children() -> dict[int, str]:
-    """The processes of this session that this one has started and that still
-    run.  What is kept for other tests, servers and virsh, is in others."""
-    found = {}
+    """Return the processes of this session that this one has started and that
+    still run, with their command lines, by id.
+
+    What is kept for other tests, servers and virsh, has other sessions.
+    """
+    running = {}
     for path in pathlib.Path('/proc').glob('[0-9]*/stat'):
         try:
             state, parent, _, session, *_ = path.read_text(
                 errors='replace').rpartition(')')[2].split()
             if (state != 'Z' and int(parent) == os.getpid()
                     and int(session) == os.getsid(0)):
-                found[int(path.parent.name)] = (
+                running[int(path.parent.name)] = (
                     path.parent / 'cmdline').read_text(
                         errors='replace').replace('\0', ' ')
         except (FileNotFoundError, ProcessLookupError):
             continue
-    return found
+    return running
 
 
 class FunctionalTestCase(testtools.TestCase):
@@ -281,7 +284,7 @@ class FunctionalTestCase(testtools.TestCase):
 
     def _assert_nothing_runs_on(self, before: Collection[threading.Thread],
                                 known: Collection[int]) -> None:
-        """What did would hold the output of the tests open for ever."""
+        """Fail for what did: it could keep the output of all tests open."""
         try:
             self.wait_for('its threads have ended',
                           lambda: not threads() - set(before), THREADS_END_S)

@@ -17,7 +17,7 @@ from scavenger_openstack.tests.functional import base
 class LeftBehindTest(base.FunctionalTestCase):
 
     def play(self, body: Callable[[], object]) -> str:
-        """Return what is said of a test with this body."""
+        """Return the failures of a test with this body."""
         class Played(base.FunctionalTestCase):
             def runTest(self) -> None:
                 body()
@@ -28,9 +28,9 @@ class LeftBehindTest(base.FunctionalTestCase):
 
     def test_a_process(self) -> None:
         processes = []
-        said = self.play(lambda: processes.append(subprocess.Popen(
+        failures = self.play(lambda: processes.append(subprocess.Popen(
             [sys.executable, '-c', 'import time; time.sleep(600)'])))
-        self.assertIn('time.sleep(600)', said)
+        self.assertIn('time.sleep(600)', failures)
         process, = processes
         self.assertEqual(-9, process.wait(30))
 
@@ -53,9 +53,9 @@ class LeftBehindTest(base.FunctionalTestCase):
             processes.append(process)
             threading.Thread(target=process.wait).start()
 
-        text = self.play(body)
-        self.assertIn('its threads have ended', text)
-        self.assertIn('time.sleep(600)', text)
+        failures = self.play(body)
+        self.assertIn('its threads have ended', failures)
+        self.assertIn('time.sleep(600)', failures)
         self.assertEqual(-9, processes[0].wait(30))
 
     def test_a_process_may_have_any_name(self) -> None:
