@@ -61,7 +61,7 @@ TOUCHED = {
 
 
 def traced(code: str, words: Sequence[str], inject: Sequence[str], *,
-           output: str = os.devnull, **options: Any
+           follow: bool = True, output: str = os.devnull, **options: Any
            ) -> tuple[subprocess.Popen[str], subprocess.Popen[bytes]]:
     """Run a module of ours under strace, but not its imports: under strace
     these take much longer than what it does then, and change nothing.
@@ -69,6 +69,8 @@ def traced(code: str, words: Sequence[str], inject: Sequence[str], *,
     :param code: imports what it needs, and has a function ``main``
     :param words: of the command line, from ``sys.argv[1]`` on
     :param inject: of strace, such as ``fsync:signal=KILL:when=3``
+    :param follow: trace its other threads and its children, too, each with
+        a count of its own
     :param output: file of what strace writes
     :param options: of the process
     :returns: the process itself, and strace, which ends with it
@@ -81,8 +83,8 @@ def traced(code: str, words: Sequence[str], inject: Sequence[str], *,
               os.WSTOPPED | os.WEXITED | os.WNOWAIT)
     calls = ','.join(sorted({one.partition(':')[0] for one in inject}))
     tracer = subprocess.Popen(
-        ['strace', '-f', '-qqq', '-p', str(process.pid), '-o', output, '-e',
-         f'trace={calls}',
+        ['strace', *(['-f'] if follow else []), '-qqq', '-p',
+         str(process.pid), '-o', output, '-e', f'trace={calls}',
          *(word for one in inject for word in ('-e', f'inject={one}'))],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     status = pathlib.Path(f'/proc/{process.pid}/status')
@@ -173,8 +175,9 @@ interfaces = {name}/background/a={self.netns}:v0
                  '--stop-file', str(self.state_dir / 'stop')]
         module = 'scavenger_openstack.restore.program'
         if inject:
+            # Not its children: nobody continues an `ip` that is stopped.
             self.watcher, _ = traced(f'from {module} import main', words,
-                                     inject, **options)
+                                     inject, follow=False, **options)
         else:
             self.watcher = subprocess.Popen(
                 [sys.executable, '-m', module, *words], text=True,
