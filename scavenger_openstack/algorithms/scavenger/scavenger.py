@@ -157,6 +157,8 @@ class Controller:
             self._memory_window = usage.MemoryWindow()
         if not p.use_page_cache:
             self._page_cache = page_cache.PageCache(p)
+        if not (p.use_cpu_idle and p.use_cpu_leftover):
+            self._leftover = Leftover(p)
         if not p.use_ipc:
             self._quota, self._contenders = self._new_quota(), Contenders()
         for resource, c in ((self._memory, p.memory_c),

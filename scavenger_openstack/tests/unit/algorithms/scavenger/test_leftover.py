@@ -245,6 +245,18 @@ class FollowTest(testtools.TestCase):
                 self.assertNotIn('leftover', host.step(0.5, {A: 9}).facts)
                 self.assertEqual({}, host.quotas)
 
+    def test_what_it_did_before_it_was_off_tells_nothing(self) -> None:
+        """Else all that ran meanwhile would have run in one tick."""
+        for off in ({'use_cpu_leftover': False}, {'use_cpu_idle': False}):
+            host, seen = Host(4), []
+            for params in (ONLY, dataclasses.replace(ONLY, **off), ONLY):
+                host.controller.tune(params)
+                for _ in range(5):
+                    host.step(1.0, {A: 9, VM: 0.0})
+                seen.append(({name: round(quota, 3) for name, quota
+                              in host.quotas.items()}, host.idle))
+            self.assertEqual(({}, seen[0]), (seen[1][0], seen[2]))
+
     def test_a_vm_that_may_have_all_it_can_use_has_none(self) -> None:
         host = Host(16, vcpus=2.0)
         for _ in range(5):
