@@ -193,8 +193,8 @@ class PageCache:
         step = STEP_SHARE * total
         room = step if rates.memory_limit_ends else 0.0
         is_short = free < SHORT_FACTOR * headroom
-        suffers = (is_short and len(recent) == SMOOTHING
-                   and rate > self.tolerated)
+        suffers = (is_short and refaults is not None
+                   and len(recent) == SMOOTHING and rate > self.tolerated)
         if suffers:
             self._hold.want(now)
             self._cut(workloads, CUT_SHARE, room)

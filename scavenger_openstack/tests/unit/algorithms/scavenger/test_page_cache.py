@@ -232,6 +232,14 @@ class PageCacheTest(testtools.TestCase):
         self.assertEqual('blind', self.host.state)
         self.assertEqual([7000.0], self.host.step(full))
 
+    def test_of_what_is_unknown_nothing_is_learnt(self) -> None:
+        least = use(cache=30)
+        self.host.step(least, again=20, ticks=3)
+        self.assertEqual('cutting', self.host.state)
+        self.host.step(least, again=None, ticks=3 * page_cache.SETTLED)
+        self.assertEqual(('blind', 1.0), (
+            self.host.state, self.host.rule.tolerated / MIB))
+
     def test_services_that_never_rest(self) -> None:
         """They read again all the time, whatever the background has."""
         least = use(cache=30)
