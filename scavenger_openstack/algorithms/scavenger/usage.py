@@ -18,6 +18,7 @@ from scavenger_openstack.algorithms.max_min import split
 from scavenger_openstack.algorithms import sharing
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Rates
+from scavenger_openstack.types import RunKey
 from scavenger_openstack.types import WorkloadRates
 
 
@@ -117,7 +118,7 @@ class MemoryWindow:
 
     def __init__(self) -> None:
         self._most: float | None = None
-        self._used: dict[str, float] = {}
+        self._used: dict[RunKey, float] = {}
 
     def shares(self, background: Sequence[WorkloadRates],
                used: Sequence[float | None], floors: Sequence[float],
@@ -127,10 +128,10 @@ class MemoryWindow:
         :param budget: what the foreground leaves
         :param growth: whether that is known, so that there is growth
         """
-        least = [max(self._used.get(rated[0].id, 0.0), use or 0.0, low)
+        least = [max(self._used.get(rated[0].run, 0.0), use or 0.0, low)
                  for rated, use, low in zip(background, used, floors,
                                             strict=True)]
-        self._used = {rated[0].id: share for rated, share in
+        self._used = {rated[0].run: share for rated, share in
                       zip(background, least, strict=True)}
         if not growth:
             return least

@@ -196,6 +196,12 @@ class MemoryTest(testtools.TestCase):
         found = self.step(use(A, 1000), use(new, 0), foreground_mib=4000)
         self.assertGreater(self.mib(found, new)[0], 2000)
 
+    def test_but_not_what_another_had_under_its_name(self) -> None:
+        self.step(use(A, 5000), use(B, 500), foreground_mib=4000)
+        new = dataclasses.replace(A, created_s=9.0)
+        found = self.step(use(new, 0), use(B, 500), foreground_mib=4000)
+        self.assertEqual([1335.5, 4314.5], self.mib(found, A, B))
+
     def test_a_limit_that_could_not_be_set(self) -> None:
         self.step(use(A, 1000), foreground_mib=8000)
         found = self.step(use(A, 1700), foreground_mib=8000)
