@@ -206,6 +206,7 @@ class IoBudget:
             now, foreground, quiet=quiet)
         if not self._levels:
             self.total, self.rule = None, 'off'
+            self._last.clear()
             return
         self.rule = 'holding'
         if votes or not held:

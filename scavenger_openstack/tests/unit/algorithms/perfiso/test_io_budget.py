@@ -442,6 +442,15 @@ class BudgetTest(testtools.TestCase):
         self.see(rate(ONE, 4.5), rate(TWO, 1.0))
         self.assertEqual(Verdict.SHRINK, self.budget.verdict)
 
+    def test_what_left_has_no_part_in_the_mean_of_what_comes(self) -> None:
+        self.budget = self.make(smoothing=4)
+        self.learn(ONE)
+        self.see(rate(ONE, 1.15))
+        self.assertEqual(Verdict.HOLD, self.budget.verdict)
+        self.see()
+        self.see(rate(ONE, 1.0))        # its best is known
+        self.assertEqual(Verdict.GROW, self.budget.verdict)
+
     def test_a_wait_of_nothing_is_no_level_to_divide_by(self) -> None:
         self.learn(ONE, wait_ms=0.0)
         self.curve([24.0], 0.01)
