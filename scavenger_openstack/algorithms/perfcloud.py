@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -180,11 +181,13 @@ class _Interval(NamedTuple):
     :param correlated: what is correlated, where that is known
     :param capped: what is capped, in the unit of equation 1, of each that is
         there
+    :param made_s: when each of these was made
     """
 
     time_s: float
     correlated: Mapping[str, float]
     capped: Mapping[str, float | None]
+    made_s: Mapping[str, float]
 
 
 @dataclasses.dataclass(slots=True)
@@ -194,6 +197,7 @@ class _Antagonist:
     cap: float
     highest: float
     score: float
+    made_s: float
     since: int = 0
     loose: int = 0
 
@@ -219,8 +223,9 @@ class _Loop:
              limit: float, params: Params, may_limit: Callable[[], bool]
              ) -> None:
         """One interval; ``values`` are the signal of each of the VMs."""
-        for name in self.antagonists.keys() - interval.capped:
-            del self.antagonists[name]
+        self.antagonists = {
+            name: antagonist for name, antagonist in self.antagonists.items()
+            if interval.made_s.get(name) == antagonist.made_s}
         level = deviation(values.values())
         if level is None:
             # Fewer than two VMs to compare: hold, until this one is dropped.
@@ -238,7 +243,8 @@ class _Loop:
                 use = interval.capped[name]
                 if name not in self.antagonists and use and may_limit():
                     # It begins at what is used: algorithm 1, t = 1.
-                    self.antagonists[name] = _Antagonist(use, use, score)
+                    self.antagonists[name] = _Antagonist(
+                        use, use, score, interval.made_s[name])
         self.t += 1
         if contention and self.began_s is None:
             self.began_s = interval.time_s
@@ -317,18 +323,20 @@ class _Control:
                 sample.values, sample.uses, sample.correlated), strict=True))
         applications: dict[Application, dict[str, float]] = {}
         capped: dict[str, float | None] = {}
+        made_s: dict[str, float] = {}
         unit = MB if self.signal is IO_WAIT else cores
         for name, rates in sample.rates.items():
             workload = rates.workload
             if workload.priority is types.Priority.BACKGROUND:
                 use = uses.get(name)
                 capped[name] = None if use is None else use / unit
+                made_s[name] = workload.created_s
             elif workload.application and name in signals:
                 # Another project may use the same name.
                 applications.setdefault(
                     (workload.project or '', workload.application,
                      workload.protected), {})[name] = signals[name]
-        interval = _Interval(sample.time_s, correlated, capped)
+        interval = _Interval(sample.time_s, correlated, capped, made_s)
         for key, values in applications.items():
             if key not in self.loops and len(values) > 1:
                 self.loops[key] = _Loop(params.samples)
@@ -338,11 +346,14 @@ class _Control:
             if loop.missing >= params.remove_intervals:
                 del self.loops[key]
 
-    def caps(self, cores: float) -> Iterator[types.Cap]:
+    def caps(self, cores: float, alive: Collection[types.RunKey]
+             ) -> Iterator[types.Cap]:
         scale = MB if self.signal is IO_WAIT else cores
         for (_, application, protected), loop in self.loops.items():
             for name, antagonist in (
                     loop.antagonists.items() if protected else ()):
+                if (name, antagonist.made_s) not in alive:
+                    continue
                 yield types.Cap(
                     name, self.signal.knob,
                     max(0.0, antagonist.cap * scale), NAME,
@@ -445,10 +456,10 @@ class Controller:
             if sample is not None:
                 control.turn(sample, cores, self.params,
                              lambda: self._allowance.take(now))
-        alive = {rated.workload.id for rated in rates.workloads}
+        alive = {rated.workload.run for rated in rates.workloads}
         caps: dict[types.KnobKey, types.Cap] = {}
         for cap in [cap for control in self._controls
-                    for cap in control.caps(cores) if cap.workload in alive]:
+                    for cap in control.caps(cores, alive)]:
             caps[cap[:2]] = min(caps.get(cap[:2], cap), cap,
                                 key=lambda cap: float(cap.value))
         self._decision = types.Decision(

@@ -12,16 +12,13 @@ from typing import NamedTuple
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import LIMIT
-
-VictimKey = tuple[str, float]
-"""A workload, and when it was made."""
-
+from scavenger_openstack.types import RunKey
 
 HELD = 1.3
 """A workload that uses more than so many times its limit is not held by it:
 the controller observes, or the write failed.  Not in the paper."""
 
-CappedKey = tuple[str, VictimKey]
+CappedKey = tuple[RunKey, RunKey]
 """An antagonist, and the victim that it is limited for."""
 
 
@@ -32,10 +29,10 @@ class Capped(NamedTuple):
     cap: Cap
 
 
-def limited(capped: Mapping[CappedKey, Capped], victim: VictimKey
+def limited(capped: Mapping[CappedKey, Capped], victim: RunKey
             ) -> list[str]:
     """Return the antagonists that are limited for a victim."""
-    return [name for name, whom in capped if whom == victim]
+    return [name for (name, _), whom in capped if whom == victim]
 
 
 def is_held(capped: Mapping[CappedKey, Capped], name: str, use: float | None
@@ -45,7 +42,7 @@ def is_held(capped: Mapping[CappedKey, Capped], name: str, use: float | None
     The paper expects that such a one does not correlate any more, section 5;
     for as long as the window has what it used before, it does.
     """
-    values = [float(limit.cap.value) for (antagonist, _), limit
+    values = [float(limit.cap.value) for ((antagonist, _), _), limit
               in capped.items() if antagonist == name]
     return bool(values) and (use is None or use <= HELD * min(values))
 

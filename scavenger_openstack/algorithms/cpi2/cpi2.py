@@ -30,7 +30,6 @@ from scavenger_openstack.algorithms.allowance import Allowance
 from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms.allowance import NOT_ALLOWED
 from scavenger_openstack.algorithms.cpi2 import capped
-from scavenger_openstack.algorithms.cpi2.capped import VictimKey
 from scavenger_openstack.algorithms.cpi2.params import Params as Params
 from scavenger_openstack.algorithms.cpi2 import specs
 from scavenger_openstack.algorithms.sampling import CpiSampler
@@ -154,8 +153,8 @@ class Controller:
         self._samples: collections.deque[Sample] = collections.deque(
             maxlen=max(2, round(params.correlation_window_s
                                 / params.period_s)))
-        self._victims: dict[VictimKey, _Victim] = {}
-        self._waiting: dict[VictimKey, float] = {}
+        self._victims: dict[types.RunKey, _Victim] = {}
+        self._waiting: dict[types.RunKey, float] = {}
         self._capped: dict[capped.CappedKey, capped.Capped] = {}
         self._allowance = Allowance()
         self._applications: dict[str, Application | None] = {}
@@ -195,14 +194,14 @@ class Controller:
                 self._samples.append(sample)
                 self._judge(sample)
             self._analyse(now)
-        alive = {rated.workload.id for rated in rates.workloads}
+        alive = {rated.workload.run for rated in rates.workloads}
         self._capped = {
-            (name, victim): limit
-            for (name, victim), limit in self._capped.items()
-            if now < limit.until_s and name in alive
+            (run, victim): limit
+            for (run, victim), limit in self._capped.items()
+            if now < limit.until_s and run in alive
             and victim in self._victims}
         return types.Decision(
-            tuple({name: limit.cap for (name, _), limit
+            tuple({run: limit.cap for (run, _), limit
                    in self._capped.items()}.values()),
             self._incidents(now),
             {'signal': self._signal.name, 'samples': len(self._samples),
@@ -303,7 +302,7 @@ class Controller:
                 antagonist = name
                 break
         may_limit = bool(antagonist and protected and (
-            any(name == antagonist for name, _ in self._capped)
+            any(name == antagonist for (name, _), _ in self._capped)
             or self._allowance.take(now)))
         start = (victim.incident.time_s if victim.incident else
                  victim.flagged[0] if victim.flagged else now)
@@ -322,14 +321,14 @@ class Controller:
             self._cap(latest.rates[antagonist].workload,
                       dict(suspects)[antagonist], key, now)
 
-    def _cap(self, antagonist: types.Workload, score: float, victim: VictimKey,
-             now: float) -> None:
+    def _cap(self, antagonist: types.Workload, score: float,
+             victim: types.RunKey, now: float) -> None:
         params, knob = self.params, self._signal.knob
         value = hard_caps(params, best_effort=antagonist.killable)[knob]
         floor = antagonist.floor.get(knob, 0.0)
         binds = (f'; its floor, {floor:g}, is kept, {value:g} would be left '
                  'without it' if floor > value else '')
-        self._capped[antagonist.id, victim] = capped.Capped(
+        self._capped[antagonist.run, victim] = capped.Capped(
             now + params.cap_s, types.Cap(
                 antagonist.id, knob, max(value, floor), NAME,
                 f'{self._signal.name} of {victim[0]} rises with its use: '

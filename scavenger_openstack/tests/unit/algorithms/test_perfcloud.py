@@ -76,6 +76,8 @@ class EquationsTest(testtools.TestCase):
 class ControllerTest(testtools.TestCase):
     """Intervals of 5 ticks of a second."""
 
+    fio = FIO
+
     def setUp(self) -> None:
         super().setUp()
         self.controller = perfcloud.Controller(host='h', boot_id='b')
@@ -91,7 +93,7 @@ class ControllerTest(testtools.TestCase):
                     *(WorkloadRates(vm, 1.0, io_wait_s_per_op=wait,
                                     io_ops_per_s=100.0)
                       for vm, wait in zip(VMS, waits, strict=True)),
-                    WorkloadRates(FIO, 1.0, io_bytes_per_s=fio),
+                    WorkloadRates(self.fio, 1.0, io_bytes_per_s=fio),
                     WorkloadRates(CALM, 1.0, io_bytes_per_s=calm)),
                 topology={n: Cpu(n, 0, 0) for n in range(4)}))
         self.incidents.follow(self.now, self.decision)
@@ -161,6 +163,13 @@ class ControllerTest(testtools.TestCase):
                 (0.001,), 100 * MB)))
         self.assertEqual({}, self.interval((0.001,), 100 * MB))
         self.assertEqual((), self.decision.incidents)
+
+    def test_a_limit_is_for_no_other_of_that_name(self) -> None:
+        self.calm_down()
+        self.assertEqual(['fio'], list(self.interval(
+            (0.001, 0.001, 0.061), 100 * MB)))
+        self.fio = dataclasses.replace(FIO, created_s=self.now)
+        self.assertEqual({}, self.interval((0.001,) * 3, 1 * MB))
 
     def test_no_correlation_no_cap(self) -> None:
         self.calm_down()

@@ -406,6 +406,14 @@ class ControllerTest(testtools.TestCase):
         decision = self.controller.step(self.now, Rates(self.now, 1.0, ()))
         self.assertEqual((), decision.caps)
 
+    def test_a_limit_is_for_no_other_of_that_name(self) -> None:
+        self.learn()
+        for _ in range(3):
+            self.see(3.0, 2.0)
+        self.assertEqual(1, len(self.see(1.0, 0.1)))
+        self.hog = dataclasses.replace(HOG, created_s=self.now)
+        self.assertEqual([], self.see(1.0, 0.1))
+
     def test_another_cpu_model(self) -> None:
         """Specs are by CPU model: what was learnt does not hold there."""
         self.learn()
