@@ -39,6 +39,7 @@ from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Workload
 
 IGNORED_SAMPLES = 12
 """A limit that holds nothing for so long, as far as is known, is removed; an
@@ -156,8 +157,7 @@ class CapControl:
                 break
             antagonist.reason = disturbance.reason(name)
             self._set(key, Event.NAMED, self._first(
-                now, key, disturbance, use,
-                point.workload.floor.get(knob, 0.0)))
+                now, key, disturbance, use, point.workload))
             antagonist.trials = {**antagonist.trials, disturbance: trial}
             effects.limited.add(disturbance)
         return effects
@@ -196,8 +196,8 @@ class CapControl:
                 if limit.fresh:     # set at the end of this sample
                     limit.fresh = False
                     continue
-                if use <= usage.OBEYED * usage.held_to(
-                        key[1], limit.cap.value, point.workload):
+                if use <= (usage.OBEYED * limit.cap.value
+                           * usage.limits_of(key[1], point.workload)):
                     obeyed[key] = use
                     limit.ignored = 0
                     continue
@@ -229,9 +229,10 @@ class CapControl:
         antagonist.move(event, cap)
 
     def _first(self, now: float, key: KnobKey, disturbance: Disturbance,
-               use: float, floor: float) -> Cubic:
-        """The limit of an antagonist that is named."""
-        harm = disturbance.harm
+               use: float, workload: Workload) -> Cubic:
+        """The limit of an antagonist that is named: all that it can use under
+        it together is what is left to it."""
+        harm, floor = disturbance.harm, workload.floor.get(key[1], 0.0)
         safe = use * min(1.0, disturbance.tolerated / harm
                          ) if harm > 0 else use
         # What holds the resource is known: a part of it is, too.
@@ -240,7 +241,9 @@ class CapControl:
         good = self._good.find(now, key, disturbance.pair)
         if good is not None and good.value < use:
             return good.cap(use, floor, cut=self._cut, plateau=self._plateau)
-        return Cubic(use, safe, floor=floor, cut=cut, plateau=self._plateau)
+        limits = usage.limits_of(key[1], workload)
+        return Cubic(use / limits, safe / limits, floor=floor, cut=cut,
+                     plateau=self._plateau)
 
     def _harmful(self, now: float, key: KnobKey, pair: Pair, use: float,
                  again: bool) -> bool:

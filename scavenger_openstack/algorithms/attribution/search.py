@@ -15,12 +15,10 @@ from typing import NamedTuple
 from scavenger_openstack.algorithms.attribution import experiment
 from scavenger_openstack.algorithms.attribution.experiment import Experiment
 from scavenger_openstack.algorithms.attribution.experiment import Suspect
-from scavenger_openstack.algorithms.attribution.use import held_to
 from scavenger_openstack.algorithms.attribution.use import KNOB_TO_LIMIT
+from scavenger_openstack.algorithms.attribution.use import limits_of
 from scavenger_openstack.algorithms.attribution.use import OBEYED
-from scavenger_openstack.algorithms.signals import disk_limits
 from scavenger_openstack.algorithms.signals import SIGNALS
-from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Rates
 from scavenger_openstack.types import WorkloadRates
 
@@ -114,8 +112,8 @@ class Search:
                       for name in self.names if name in by_name}
             if self._experiment.step(
                     now, self._level(by_name), self._uses(by_name),
-                    {name: OBEYED * held_to(
-                        self.knob, limit, by_name[name].workload)
+                    {name: OBEYED * limit * limits_of(
+                        self.knob, by_name[name].workload)
                      for name, limit in limits.items()}):
                 return limits if self._experiment.limits else {}
             self._conclude(self._experiment)
@@ -167,10 +165,9 @@ class Search:
         """Return what a suspect may use for a turn, in the unit of the
         knob."""
         workload = rates.workload
-        most = (1 - experiment.CUT) * self._suspects[name].use
-        if self.knob is Knob.IO_BYTES_PER_S:
-            most /= disk_limits(workload)
-        return max(most, workload.floor.get(self.knob, 0.0))
+        return max((1 - experiment.CUT) * self._suspects[name].use
+                   / limits_of(self.knob, workload),
+                   workload.floor.get(self.knob, 0.0))
 
     def _uses(self, rates: Mapping[str, WorkloadRates]) -> dict[str, float]:
         return {name: used for name in self.names if name in rates

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How much of a knob a workload uses, and can use under a limit.
+"""How much of a knob a workload uses, and can use under a cap.
 
 CPU is in cores, disks and links are in bytes per second.  None of it is in a
 paper.
@@ -48,12 +48,9 @@ def use_of(knob: Knob, point: Point) -> float | None:
     return USES[knob](point)
 
 
-def held_to(knob: Knob, cap: float, workload: Workload) -> float:
-    """Return what a workload can use at most under a cap, both in the unit of
-    the knob."""
-    if knob is Knob.IO_BYTES_PER_S:
-        return cap * disk_limits(workload)
-    return cap
+def limits_of(knob: Knob, workload: Workload) -> int:
+    """Return how many times a cap a workload can use at most under it."""
+    return disk_limits(workload) if knob is Knob.IO_BYTES_PER_S else 1
 
 
 def at_work(samples: Sequence[Points], names: Iterable[str], knob: Knob

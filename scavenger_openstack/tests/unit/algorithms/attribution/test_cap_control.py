@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 from scavenger_openstack.algorithms.attribution import cap_control
@@ -17,6 +18,8 @@ from scavenger_openstack.tests.unit.algorithms.attribution.cap_cases import (
     disturbance)
 from scavenger_openstack.tests.unit.algorithms.attribution.cap_cases import (
     uses)
+from scavenger_openstack.grounds import Ground
+from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Workload
@@ -357,6 +360,29 @@ class UnitsTest(CapControlTestCase):
             self.turn(uses(io_hog=2 * self.cap(knob=Knob.IO_BYTES_PER_S)),
                       1.0)
         self.assertIs(TrialOutcome.CONFIRMED, one.outcome)
+
+    def test_all_its_limits_together_take_away_what_is_meant(self) -> None:
+        """However its operations are spread over directions and disks."""
+        for parts, disks in (([1.0], 1), ([0.5] * 2, 1), ([0.25] * 4, 2)):
+            self.begin()
+            one = disturbance(signal='io_wait')
+            one.raised = 1.13
+            one.named = {'hog': Ground('hog', GroundKind.DIRECT, share=0.9)}
+            self.disturbances = [one]
+            outcomes = []
+            for turn in range(30):
+                cap = self.cap(knob=Knob.IO_BYTES_PER_S)
+                used = sum(min(part * 100e6, cap) for part in parts)
+                point = uses(io_hog=used)['hog']
+                self.turn({'hog': point._replace(
+                    workload=dataclasses.replace(
+                        point.workload, disks=('8:0', '8:16')[:disks]))},
+                    1 + 0.13 * used / 100e6)
+                if turn == 2:
+                    self.answer(one)
+                outcomes.append(one.outcome)
+            self.assertEqual(TrialOutcome.CONFIRMED, outcomes[-1], parts)
+            self.assertNotIn(TrialOutcome.UNCLEAR, outcomes)
 
     def test_of_a_vm_they_are_limited_together(self) -> None:
         for instance, disks, limits in (
