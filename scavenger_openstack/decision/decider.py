@@ -26,6 +26,7 @@ from typing import Any
 from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.decision.controller import is_detector
 from scavenger_openstack.decision.controller import Tunable
+from scavenger_openstack.decision.controller import UNUSABLE
 from scavenger_openstack.decision import linger
 from scavenger_openstack.decision import memory_shortage
 from scavenger_openstack.decision import orders as operator_orders
@@ -90,11 +91,17 @@ class Decider:
         """Hand each controller what :meth:`state` said of it.
 
         Raises one of :data:`.controller.UNUSABLE` when a state is damaged;
-        controllers before that one have theirs.
+        the other controllers have theirs.
         """
+        damaged: Exception | None = None
         for controller, _ in self.controllers:
             if controller.name in state:
-                controller.load(state[controller.name], now)
+                try:
+                    controller.load(state[controller.name], now)
+                except UNUSABLE as exc:
+                    damaged = exc
+        if damaged is not None:
+            raise damaged
 
     def forget_sample(self) -> None:
         """The next sample is to be compared with none."""

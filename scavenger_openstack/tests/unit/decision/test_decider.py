@@ -258,8 +258,11 @@ class DecideTest(DeciderTestCase):
         one.load({'two': state['two'], 'nobody': 1}, 7.0)
         self.assertEqual([None, ('two', 7.0), None],
                          [each.loaded for each in controllers])
-        error = self.assertRaises(TypeError, one.load, {'one': 1}, 7.0)
+        error = self.assertRaises(TypeError, one.load, {
+            'one': 1, 'two': state['two']}, 8.0)
         self.assertIsInstance(error, UNUSABLE)
+        # One that is damaged takes nothing from the others.
+        self.assertEqual(('two', 8.0), controllers[1].loaded)
 
     def test_rates_are_since_the_sample_before(self) -> None:
         one = decider.Decider([])
