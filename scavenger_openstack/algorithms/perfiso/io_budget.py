@@ -133,8 +133,9 @@ class IoBudget:
     """Operations per second that the background may do in all.
 
     * A workload learns its level from its first ``size`` samples, and keeps
-      learning, while the background is quiet: what it then waits is not the
-      background's doing.  One of which the best of the last day is known
+      learning, while the background is quiet, and was so for all that a
+      sample is of: what it then waits is not the background's doing.  One of
+      which the best of the last day is known
       (``best_waits``) begins with that.  Until one has learnt, the
       background has its floors.  What comes later learns beside the others,
       which tell by how much the disk is slower at that moment.
@@ -189,6 +190,7 @@ class IoBudget:
         self._last: collections.deque[float] = collections.deque(
             maxlen=self._smoothing)
         self._since_cut = self._smoothing
+        self._quiet_ticks = 0
         self._peak = 0.0
         self._proven = math.inf
 
@@ -202,8 +204,8 @@ class IoBudget:
         :param quiet: it does not do more than its floors let it
         :param binding: a workload uses all that it may
         """
-        votes, held, newcomers, missing = self._read_waits(
-            now, foreground, quiet=quiet)
+        self._quiet_ticks = self._quiet_ticks + 1 if quiet else 0
+        votes, held, newcomers, missing = self._read_waits(now, foreground)
         if not self._levels:
             self.total, self.rule = None, 'off'
             self._last.clear()
@@ -238,8 +240,7 @@ class IoBudget:
             if x is None:
                 continue
             if quiet:
-                level.window.add(x)
-                if level.window.full:
+                if level.learn(self._quiet_ticks) and level.window.full:
                     self._best.learn(now, workload, level.mu)
             elif votes and not suffers:
                 level.window.add(x / max(1.0, self.ratio or 1.0))
@@ -248,10 +249,9 @@ class IoBudget:
                    voted=bool(votes or held))
 
     def _read_waits(
-            self, now: float, foreground: Iterable[WorkloadRates], *,
-            quiet: bool) -> tuple[list[Vote], list[Vote],
-                                  list[tuple[Workload, Level, float | None]],
-                                  int]:
+            self, now: float, foreground: Iterable[WorkloadRates],
+            ) -> tuple[list[Vote], list[Vote],
+                       list[tuple[Workload, Level, float | None]], int]:
         """Return what votes, whose vote was counted before, what is learning
         (and what is new of it), for how long none could."""
         levels: dict[RunKey, Level] = {}
@@ -268,7 +268,7 @@ class IoBudget:
             if x is None:
                 if level is not None:
                     levels[key] = level
-                    level.x = None
+                    level.measure(None)
                     level.last.clear()      # soon of long ago
                     idle = ops is not None and ops < signals.MIN_OPS_PER_S
                     level.missing = 0 if idle else level.missing + 1
@@ -279,7 +279,7 @@ class IoBudget:
                               self._best.of(workload))
             levels[key] = level
             level.missing = 0
-            is_new = level.is_new(x)
+            is_new = level.measure(x)
             if not level.window.full:
                 newcomers.append((workload, level, x if is_new else None))
                 continue
@@ -290,8 +290,7 @@ class IoBudget:
                 continue
             votes.append(vote)
             level.last.append(vote.ratio)
-            if quiet:
-                level.window.add(x)
+            if self._quiet_ticks and level.learn(self._quiet_ticks):
                 self._best.learn(now, workload, level.mu)
         self._levels = levels
         return votes, held, newcomers, missing

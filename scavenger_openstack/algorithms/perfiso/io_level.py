@@ -11,6 +11,7 @@ is in a paper.
 from __future__ import annotations
 
 import collections
+import math
 
 from scavenger_openstack.algorithms import signals
 from scavenger_openstack.algorithms.window import Window
@@ -21,15 +22,22 @@ noise lowers levels more often; nearer to -1 the background may disturb by
 that much more after each fall of the foreground's own load."""
 
 
+REST_TICKS = 2
+"""The background has to be quiet for so many ticks more than a measurement is
+of: operations wait in the queue that it left, and an answer of libvirt is of
+the ticks before it."""
+
+
 class Level:
     """The wait of one foreground workload when it is not disturbed.
 
-    ``x`` is its io_wait of the last tick.
+    ``x`` is its io_wait of the last tick, measured over ``ticks``.
 
     :param best: what is known of it from before, in seconds per operation
     """
 
-    __slots__ = ('window', 'last', 'missing', 'x')
+    __slots__ = ('window', 'last', 'missing', 'x', 'ticks', '_since',
+                 '_skipped')
 
     def __init__(self, size: int, smoothing: int,
                  best: float | None = None) -> None:
@@ -38,18 +46,41 @@ class Level:
             self.window.add(best)
         self.last: collections.deque[float] = collections.deque(
             maxlen=smoothing)
-        self.missing = 0
+        self.missing = self._skipped = 0
         self.x: float | None = None
+        self.ticks = self._since = math.inf     # not known of the first
 
-    def is_new(self, x: float | None) -> bool:
-        """Return whether this is another measurement than the last tick's.
+    def measure(self, x: float | None) -> bool:
+        """Take the io_wait of a tick; return whether it is another
+        measurement than the last tick's.
 
         libvirt is asked once in some ticks, and one answer is the same
         number in all of them.  No other workload measures the same twice, but
         nothing.
         """
         before, self.x = self.x, x
-        return not x or x != before
+        self._since += 1
+        if x is None:
+            self._since = math.inf
+        elif not x or x != before:
+            self.ticks, self._since = self._since, 0
+            return True
+        return False
+
+    def learn(self, quiet_ticks: int) -> bool:
+        """Take x for undisturbed, unless it is of a time that was not quiet;
+        return whether it was taken.
+
+        A new level is learnt all the same when as many as make one were not
+        taken, as beside what begins again and again.
+
+        :param quiet_ticks: for how long the background has been quiet
+        """
+        if quiet_ticks < self.ticks + REST_TICKS:
+            self._skipped += 1
+            if self.window.full or self._skipped <= self.window.size:
+                return False
+        return self.window.add(self.x)
 
     @property
     def mu(self) -> float:

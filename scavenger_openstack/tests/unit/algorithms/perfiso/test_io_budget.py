@@ -19,6 +19,7 @@ from scavenger_openstack.algorithms.perfiso.io_budget import strain
 from scavenger_openstack.algorithms.perfiso.io_budget import tolerated
 from scavenger_openstack.algorithms.perfiso.io_budget import Vote
 from scavenger_openstack.algorithms.perfiso.io_level import Level
+from scavenger_openstack.algorithms.perfiso.io_level import REST_TICKS
 from scavenger_openstack.algorithms.perfiso.io_params import Params
 from scavenger_openstack.algorithms.perfiso.io_shares import Controller
 from scavenger_openstack.algorithms.scavenger.quota import Verdict
@@ -105,7 +106,8 @@ class BudgetTest(testtools.TestCase):
         return self.budget.total
 
     def learn(self, *workloads: Workload, wait_ms: float = 1.0) -> None:
-        for _ in range(SIZE):
+        """The first measurements are of what was before, perhaps."""
+        for _ in range(REST_TICKS + SIZE):
             self.assertEqual(FLOORS, self.see(
                 *(rate(one, wait_ms) for one in workloads), used=FLOORS,
                 quiet=True))
@@ -290,7 +292,7 @@ class BudgetTest(testtools.TestCase):
             self.assertEqual(verdict, self.budget.verdict.name)
 
     def test_noise_is_tolerated(self) -> None:
-        for wait_ms in (0.8, 1.2, 0.8, 1.2):
+        for wait_ms in (1.0, 1.0, 0.8, 1.2, 0.8, 1.2):
             self.see(rate(ONE, wait_ms), used=FLOORS, quiet=True)
         self.see(rate(ONE, 1.2))    # mu 1, sigma 0.23
         self.assertEqual('HOLD', self.budget.verdict.name)
@@ -303,6 +305,26 @@ class BudgetTest(testtools.TestCase):
         self.assertEqual('learning', self.budget.rule)
         self.learn(ONE)
         self.curve([24.0], 1.0)
+
+    def test_nor_what_waits_in_the_queue_that_it_left(self) -> None:
+        """Else what comes and goes would pass for what is usual, a container
+        measured in each tick, and a VM over the last five."""
+        for ticks in (1, 5):
+            self.learn_again()
+            for _ in range(SIZE):
+                for wait_ms, quiet in ((9.0, False), (9.0, True),
+                                       (1.0, True), (1.0, True)):
+                    look = rate(ONE, wait_ms),
+                    for _ in range(ticks):
+                        self.see(*look, used=0.0, quiet=quiet)
+            self.see(rate(ONE, 1.15))
+            self.assertEqual('SHRINK', self.budget.verdict.name)
+
+    def test_beside_what_never_rests_for_long_it_is_learnt_later(self) -> None:
+        for number in range(1, 5 * SIZE):
+            self.see(rate(ONE, 1.0), used=FLOORS, quiet=number % 2 == 0)
+            self.assertEqual(number <= 4 * SIZE, (
+                self.budget.rule == 'learning'))
 
     def test_a_newcomer_is_learnt_beside_the_others(self) -> None:
         self.learn(ONE)
@@ -379,7 +401,7 @@ class BudgetTest(testtools.TestCase):
     def test_the_same_numbers_again_are_no_news(self) -> None:
         """As of VMs, of which libvirt is asked once in five ticks."""
         self.budget = self.make(smoothing=4)
-        for _ in range(SIZE):
+        for _ in range(REST_TICKS + SIZE):
             look = rate(ONE, 1.0), rate(TWO, 2.0)
             self.see(*look, used=FLOORS, quiet=True)
             for _ in range(4):
@@ -401,7 +423,7 @@ class BudgetTest(testtools.TestCase):
         self.held(look, used=20.0, quiet=True)
 
     def test_learning_takes_as_many_measurements(self) -> None:
-        for left in range(SIZE, 0, -1):
+        for left in range(REST_TICKS + SIZE, 0, -1):
             look = rate(ONE, 1.0),
             for _ in range(5):
                 self.see(*look, used=FLOORS, quiet=True)
@@ -427,7 +449,7 @@ class BudgetTest(testtools.TestCase):
                              (self.budget.verdict.name, self.budget.by))
 
     def test_nothing_waited_is_measured_each_time(self) -> None:
-        for _ in range(SIZE):
+        for _ in range(REST_TICKS + SIZE):
             self.see(rate(ONE, 0.0), used=FLOORS, quiet=True)
         self.curve([24.0, 28.8], 0.0, 0.0)
 

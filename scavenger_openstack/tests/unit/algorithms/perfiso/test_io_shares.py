@@ -19,6 +19,7 @@ from scavenger_openstack.algorithms.perfiso.deficit import fair_part
 from scavenger_openstack.algorithms.perfiso.deficit import parts_of
 from scavenger_openstack.algorithms.perfiso.deficit import priority
 from scavenger_openstack.algorithms.perfiso import disk_shares
+from scavenger_openstack.algorithms.perfiso.io_level import REST_TICKS
 from scavenger_openstack.algorithms.perfiso.io_shares import Controller
 from scavenger_openstack.algorithms.perfiso.io_shares import Params
 from scavenger_openstack.decision.rates import rates as rates_of
@@ -136,7 +137,7 @@ class ControllerTest(testtools.TestCase):
         return self.controller.step(self.now, Rates(0.0, 1.0, workloads))
 
     def learn(self, *background: Workload) -> None:
-        for _ in range(4):
+        for _ in range(REST_TICKS + 4):
             found = self.step(vm(), *(use(one, 10.0) for one in background))
             self.assertEqual({one.id: 10.0 for one in background},
                              caps(found))
@@ -404,7 +405,7 @@ class ForegroundTest(ControllerTest):
                 WorkloadSample(VM, io_wait_s=wait_s, io_ops=ops),
                 WorkloadSample(A, io_ops=batch)))
         before, rules = None, []
-        for tick, reset in enumerate((0, 0, 0, 0, 0, 0, 5, 5, 5)):
+        for tick, reset in enumerate([0] * (6 + REST_TICKS) + [7] * 3):
             done = tick - reset
             sample = host(1.0 + tick, done * 0.1 + tick * tick * 1e-9,
                           done * 100, done * 10)
@@ -413,7 +414,7 @@ class ForegroundTest(ControllerTest):
             before = sample
             rules.append((found.facts['rule'], found.facts['quiet']))
         self.assertEqual(
-            [('off', False)] + [('learning', True)] * 4
+            [('off', False)] + [('learning', True)] * (REST_TICKS + 4)
             + [('holding', True), ('holding', False)]
             + [('holding', True)] * 2, rules)
 
@@ -473,9 +474,9 @@ class ForegroundTest(ControllerTest):
         """It has its floor, so it does no more than that."""
         rules = [self.step(vm(), use(A, None), use(B, 10.0)).facts['rule']
                  for _ in range(12)]
-        ticks = self.controller.params.blind_ticks
-        self.assertEqual(['learning'] * (ticks + 4), rules[:ticks + 4])
-        self.assertEqual({'holding'}, set(rules[ticks + 4:]))
+        ticks = self.controller.params.blind_ticks + REST_TICKS + 4
+        self.assertEqual(['learning'] * ticks, rules[:ticks])
+        self.assertEqual({'holding'}, set(rules[ticks:]))
 
     def test_a_foreground_that_reads_nothing(self) -> None:
         """Where it never did, nothing is limited; where it did, the
@@ -513,7 +514,7 @@ class DisksTest(ControllerTest):
                          vm(fast_ms, workload=self.FAST), *background)
 
     def learn_both(self, *background: Workload) -> None:
-        for _ in range(5):
+        for _ in range(REST_TICKS + 5):
             self.see(9.0, 0.1, *(use(one, 10.0) for one in background))
         for _ in range(40):
             self.see(9.0, 0.1, *(use(one, 400.0) for one in background))

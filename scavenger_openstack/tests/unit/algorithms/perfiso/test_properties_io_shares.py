@@ -24,6 +24,7 @@ from scavenger_openstack.algorithms.perfiso.deficit import priority
 from scavenger_openstack.algorithms.perfiso.io_budget import judge
 from scavenger_openstack.algorithms.perfiso.io_budget import strain
 from scavenger_openstack.algorithms.perfiso.io_budget import tolerated
+from scavenger_openstack.algorithms.perfiso.io_level import REST_TICKS
 from scavenger_openstack.algorithms.perfiso.io_params import MOST_OPS_PER_S
 from scavenger_openstack.algorithms.perfiso.io_shares import Controller
 from scavenger_openstack.algorithms.perfiso.io_shares import Params
@@ -277,14 +278,15 @@ class SignalProperties(testtools.TestCase):
             self.assertEqual('off', decision.facts['rule'])
             self.assertEqual({}, caps(decision, OPS))
 
-    @given(params, st.lists(st.tuples(WAITS_S, OPS_COUNTS), min_size=5,
-                            max_size=12), st.integers(1, 9))
+    @given(params, st.lists(st.tuples(WAITS_S, OPS_COUNTS), max_size=7),
+           st.integers(1, 9))
     def test_blind_holds_and_then_goes_to_the_floor(
             self, params: Params, past: list[tuple[float, float]],
             ticks: int) -> None:
         last = steady(0.001, 1000.0)
         blind = last[0], last[1]._replace(wait_s=None)
         _, decisions = run(params, [
+            *[steady(0.001, 10.0)] * (REST_TICKS + SIZE),
             *(steady(*look) for look in past), *[last] * 4,
             *[blind] * ticks])
         before = decisions[-ticks - 1]
