@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
+import dataclasses
 import functools
 import math
 import random
@@ -77,19 +78,22 @@ class Paper(Quota):
     (hold), and a low one holds.  An experiment, not the agent's rule.
     """
 
-    def __init__(self, *, run: int, shrink_run: int, **tuned: Any) -> None:
-        super().__init__(**{**tuned, 'smoothing': 1, 'min_deviation': 0.0})
+    def __init__(self, params: Params, size: int, *, run: int,
+                 shrink_run: int) -> None:
+        super().__init__(dataclasses.replace(
+            params, ipc_smoothing=1, ipc_min_deviation=0.0, ipc_strict=True),
+            size)
         self._needed = run, shrink_run
         self._runs: dict[int, tuple[int, int]] = {}
 
     def _vote(self, baseline: Any, cores: float | None,
               cpi: float | None) -> Verdict | None:
-        self._c_each = self._c
         if baseline.mu is None or not cpi:
             self._runs.pop(id(baseline), None)
             return super()._vote(baseline, cores, cpi)
         vote = judge(1 / cpi, baseline.mu, deviation(
-            baseline.mu, baseline.sigma, c=self._c, min_deviation=0.0))
+            baseline.mu, baseline.sigma, c=self.params.ipc_c,
+            min_deviation=0.0))
         beyond, low = self._runs.get(id(baseline), (0, 0))
         is_low = 1 / cpi < baseline.mu and vote < Verdict.GROW
         beyond = beyond + 1 if vote is Verdict.MINIMUM else 0
@@ -113,20 +117,13 @@ def noise(rng: random.Random, case: Case, seconds: int,
         state = [case.rho * one + fresh * rng.gauss(0, 1) for one in state]
 
 
-def tuned(params: Params, interval_s: float = 1.0) -> dict[str, Any]:
-    """What the agent makes its rule of."""
-    return {**params.quota_options(), 'smoothing': params.ipc_smoothing,
-            'size': samples(params.ipc_window_s, interval_s)}
-
-
 def of_case(case: Case) -> Quota:
     """The agent's rule, or the paper's."""
-    values = tuned(Params(
-        ipc_c=case.c, ipc_window_s=float(case.window_s),
-        ipc_smoothing=max(1, case.smoothing)))
+    params = Params(ipc_c=case.c, ipc_smoothing=max(1, case.smoothing))
+    size = samples(case.window_s, 1.0)
     if case.smoothing:
-        return Quota(**values)
-    return Paper(run=case.run, shrink_run=case.shrink_run, **values)
+        return Quota(params, size)
+    return Paper(params, size, run=case.run, shrink_run=case.shrink_run)
 
 
 def watch(quota: Quota, ipcs: Iterable[Sequence[float]]) -> Iterator[float]:

@@ -19,11 +19,11 @@ from ipc_noise import Case
 from ipc_noise import FLOOR_CORES
 from ipc_noise import HOST_CORES
 from ipc_noise import quiet
-from ipc_noise import tuned
 
 from scavenger_openstack.algorithms.scavenger.quota import Quota
 from scavenger_openstack.algorithms.scavenger.quota import Verdict
 from scavenger_openstack.algorithms.scavenger.scavenger import Params
+from scavenger_openstack.algorithms.window import samples
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 
@@ -280,7 +280,7 @@ def of_recording(ticks: Sequence[Rates], interval_s: float,
 
 def _replayed(ticks: Sequence[Rates], interval_s: float,
               params: Params) -> str:
-    quota = Quota(**tuned(params, interval_s))
+    quota = Quota(params, samples(params.ipc_window_s, interval_s))
     minimum = counted = 0
     cores = 0.0
     for tick in ticks:

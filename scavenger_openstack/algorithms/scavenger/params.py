@@ -11,7 +11,6 @@ it is not in the paper.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 RESERVE_PEAK = 'peak'
 RESERVE_PAPER = 'paper'
@@ -214,13 +213,3 @@ class Params:
         'help': 'Keep background work off the CPUs that foreground '
                 'workloads have to themselves. False: it may run there.',
         'source': 'Scavenger, section 4.5'})
-
-    def quota_options(self) -> dict[str, Any]:
-        """Return the arguments of :meth:`.quota.Quota.tune`."""
-        return {'c': self.ipc_c, 'min_cores': self.ipc_min_cores,
-                'min_deviation': self.ipc_min_deviation,
-                'increase': self.ipc_quota_increase_cores,
-                'decrease': self.ipc_quota_decrease_factor,
-                'blind_ticks': self.blind_ticks,
-                'share_alarms': not self.ipc_strict,
-                'ways_increase': 1 / self.ipc_smoothing}

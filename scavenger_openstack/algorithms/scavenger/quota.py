@@ -33,6 +33,7 @@ import math
 from statistics import NormalDist
 from typing import Any
 
+from scavenger_openstack.algorithms.scavenger.params import Params
 from scavenger_openstack.algorithms.window import quantity
 from scavenger_openstack.algorithms.window import Window
 from scavenger_openstack.types import Cap
@@ -141,7 +142,7 @@ class _Baseline:
 class Quota:
     """The quota of the background, and every foreground workload's IPC.
 
-    * A workload below ``min_cores`` has no vote: it cannot be disturbed
+    * A workload below ``ipc_min_cores`` has no vote: it cannot be disturbed
       much, and its IPC says little.  Without any vote the quota grows.
     * One that never had an IPC has no vote: the rule is off for it.  The
       whole rule is ``active`` once there was one IPC.
@@ -157,11 +158,16 @@ class Quota:
     * After the quota shrank, it shrinks again when ``smoothing`` samples
       were taken since: the mean still holds those from before.
 
+    :ivar params: may be replaced, but for ``ipc_smoothing``; what was learnt
+        stays
     :ivar ways: of each last-level cache; ``None`` where none can be divided
     """
 
-    def __init__(self, *, size: int, smoothing: int = 1, **options: Any
-                 ) -> None:
+    def __init__(self, params: Params, size: int) -> None:
+        """
+        :param size: samples from which a baseline is learnt
+        """
+        self.params = params
         self.cores: float | None = None
         self.ways: float | None = None
         self.verdict = Verdict.MINIMUM
@@ -169,24 +175,10 @@ class Quota:
         self.phases = 0
         self.proved = math.inf
         self._quiet = 0
-        self._since_shrink = smoothing
+        self._since_shrink = self._smoothing = params.ipc_smoothing
         self._size = size
-        self._smoothing = smoothing
+        self._c_each = params.ipc_c
         self._baselines: dict[RunKey, _Baseline] = {}
-        self.tune(**options)
-
-    def tune(self, *, c: float, min_cores: float, min_deviation: float,
-             increase: float, decrease: float, blind_ticks: int,
-             ways_increase: float = 0.0, share_alarms: bool = True) -> None:
-        """Go on with other constants; what was learnt stays."""
-        self._c = self._c_each = c
-        self._min_cores = min_cores
-        self._min_deviation = min_deviation
-        self._increase = increase
-        self._decrease = decrease
-        self._ways_increase = ways_increase
-        self._blind_ticks = blind_ticks
-        self._share_alarms = share_alarms
 
     @property
     def active(self) -> bool:
@@ -202,12 +194,11 @@ class Quota:
         :param used: of what the quota is for, in cores; with it, a quota
             that hurt once grows beyond its half only while it is used up
         """
-        phases = self.phases
+        p, phases = self.params, self.phases
         baselines: dict[RunKey, _Baseline] = {}
         verdict, by = Verdict.GROW, ''
-        self._c_each = family_factor(
-            self._c, len(self._baselines),
-            self._smoothing) if self._share_alarms else self._c
+        self._c_each = p.ipc_c if p.ipc_strict else family_factor(
+            p.ipc_c, len(self._baselines), self._smoothing)
         # Those that it was not for until now were not limited by it.
         self._quiet = self._quiet + 1 if (
             self.cores == minimum
@@ -238,20 +229,22 @@ class Quota:
         cores = minimum if self.cores is None else self.cores
         if used is not None:
             if verdict is Verdict.SHRINK or self.phases > phases:
-                self.proved = min(cores, used) / self._decrease
+                self.proved = min(cores, used) / p.ipc_quota_decrease_factor
             elif (verdict is Verdict.GROW and cores >= self.proved
                     and used < BINDING * cores):
                 verdict = Verdict.HOLD
         self.cores = next_quota(
             cores, verdict, minimum=minimum, maximum=maximum,
-            increase=self._increase, decrease=self._decrease)
+            increase=p.ipc_quota_increase_cores,
+            decrease=p.ipc_quota_decrease_factor)
 
     def _move_ways(self, verdict: Verdict, ways: int | None) -> Verdict:
         """Move the ways; return the verdict that is left for the quota."""
         before = LEAST_WAYS if self.ways is None else self.ways
         self.ways = None if ways is None else next_quota(
             before, verdict, minimum=LEAST_WAYS, maximum=ways,
-            increase=self._ways_increase, decrease=self._decrease)
+            increase=1 / self._smoothing,
+            decrease=self.params.ipc_quota_decrease_factor)
         answered = (verdict is Verdict.SHRINK and self.ways is not None
                     and self.ways < before)
         return Verdict.HOLD if answered else verdict
@@ -273,14 +266,14 @@ class Quota:
 
     def _vote(self, baseline: _Baseline, cores: float | None,
               cpi: float | None) -> Verdict | None:
-        if cores is not None and cores < self._min_cores:
+        if cores is not None and cores < self.params.ipc_min_cores:
             baseline.missing = 0
             return None
         if (cores is None or cpi is None or not 0 < cpi < math.inf
                 or not math.isfinite(cores)):
             baseline.missing += 1
-            return (Verdict.HOLD if baseline.missing <= self._blind_ticks
-                    else Verdict.MINIMUM)
+            return (Verdict.HOLD if baseline.missing
+                    <= self.params.blind_ticks else Verdict.MINIMUM)
         baseline.missing = 0
         ipc = 1.0 / cpi
         if baseline.mu is None or baseline.sigma is None:
@@ -299,7 +292,7 @@ class Quota:
         vote = judge(math.fsum(last) / len(last), baseline.mu, deviation(
             baseline.mu, baseline.sigma,
             c=self._c_each * math.sqrt(self._smoothing / len(last)),
-            min_deviation=self._min_deviation))
+            min_deviation=self.params.ipc_min_deviation))
         if vote is Verdict.MINIMUM:
             # This sample was taken before the quota dropped: not kept.
             self.phases += 1

@@ -139,10 +139,8 @@ class Controller:
             rule=p.reserve_rule, peak_size=samples(peak_s, interval_s))
 
     def _new_quota(self) -> Quota:
-        return Quota(
-            size=samples(self.params.ipc_window_s, self._interval_s),
-            smoothing=self.params.ipc_smoothing,
-            **self.params.quota_options())
+        return Quota(self.params, samples(
+            self.params.ipc_window_s, self._interval_s))
 
     def tune(self, params: Params) -> None:
         """See :class:`.decision.controller.Controller`."""
@@ -167,7 +165,7 @@ class Controller:
             resource.tune(c=c, min_headroom=p.min_headroom,
                           blind_ticks=p.blind_ticks, rule=p.reserve_rule)
         self._page_cache.params = self._leftover.params = p
-        self._quota.tune(**p.quota_options())
+        self._quota.params = p
 
     def step(self, now: float, rates: types.Rates) -> types.Decision:
         """All the caps that should be in force now.  ``now`` in seconds."""

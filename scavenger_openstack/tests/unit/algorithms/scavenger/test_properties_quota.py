@@ -50,9 +50,11 @@ IPCS = st.one_of(st.just(MU), st.floats(0.1, 8.0))
 
 def quota(increase: float = 0.1, decrease: float = 2.0, *, c: float = 1.0,
           smoothing: int = 1) -> Quota:
-    return Quota(c=c, size=SIZE, min_cores=0.25, min_deviation=SPREAD,
-                 increase=increase, decrease=decrease, blind_ticks=BLIND,
-                 smoothing=smoothing)
+    return Quota(Params(
+        ipc_c=c, ipc_min_cores=0.25, ipc_min_deviation=SPREAD,
+        ipc_quota_increase_cores=increase,
+        ipc_quota_decrease_factor=decrease, ipc_smoothing=smoothing,
+        blind_ticks=BLIND), SIZE)
 
 
 def rate(workload: Workload, ipc: float | None,
@@ -119,10 +121,7 @@ class QuotaProperties(testtools.TestCase):
     def test_within_bounds_whatever_comes(
             self, increase: float, decrease: float, smoothing: int,
             minimum: float, curve: Any) -> None:
-        found = Quota(
-            c=1.0, size=SIZE, min_cores=0.25, min_deviation=SPREAD,
-            increase=increase, decrease=decrease, blind_ticks=BLIND,
-            smoothing=smoothing, ways_increase=increase)
+        found = quota(increase, decrease, smoothing=smoothing)
         maximum = minimum + 4.0
         for tick in curve:
             found.observe(

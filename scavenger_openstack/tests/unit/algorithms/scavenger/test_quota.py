@@ -10,6 +10,7 @@ import math
 
 import testtools
 
+from scavenger_openstack.algorithms.scavenger.params import Params
 from scavenger_openstack.algorithms.scavenger.quota import deviation
 from scavenger_openstack.algorithms.scavenger.quota import family_factor
 from scavenger_openstack.algorithms.scavenger.quota import judge
@@ -81,12 +82,19 @@ class EquationsTest(testtools.TestCase):
             decrease=2.0))
 
 
+def made(smoothing: int = 1) -> Quota:
+    """A baseline of five samples."""
+    return Quota(Params(
+        ipc_c=1.0, ipc_min_cores=0.25, ipc_min_deviation=0.02,
+        ipc_quota_increase_cores=0.1, ipc_quota_decrease_factor=2.0,
+        ipc_smoothing=smoothing, blind_ticks=3), 5)
+
+
 class QuotaTest(testtools.TestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.quota = Quota(c=1.0, size=5, min_cores=0.25, min_deviation=0.02,
-                           increase=0.1, decrease=2.0, blind_ticks=3)
+        self.quota = made()
 
     def see(self, *rates: WorkloadRates) -> float | None:
         self.quota.observe(rates, minimum=0.2, maximum=4.0)
@@ -113,9 +121,7 @@ class QuotaTest(testtools.TestCase):
         self.assertIsNone(self.quota.state())
 
     def test_smoothing(self) -> None:
-        quota = self.quota = Quota(
-            c=1.0, size=5, min_cores=0.25, min_deviation=0.02, increase=0.1,
-            decrease=2.0, blind_ticks=3, smoothing=4)
+        quota = self.quota = made(smoothing=4)
         self.learn(ONE)
         # mu 2, sigma 0.2.  Means: 2; 1.8; 1.8; 1.85; 1.8; 1.75.  A mean
         # of n may be 0.2 sqrt(4 / n) off: 0.4, 0.28, 0.23, then 0.2.
@@ -219,9 +225,7 @@ class QuotaTest(testtools.TestCase):
     def test_it_shrinks_once_for_the_samples_from_before(self) -> None:
         """mu 2, sigma 0.2: after four samples of 1.65 the mean of five is
         below 1.8 for one more, whatever it is."""
-        quota = self.quota = Quota(
-            c=1.0, size=5, min_cores=0.25, min_deviation=0.02, increase=0.1,
-            decrease=2.0, blind_ticks=3, smoothing=5)
+        quota = self.quota = made(smoothing=5)
         self.learn(ONE)
         for _ in range(38):
             self.see(rate(ONE, 2.0))
@@ -259,27 +263,24 @@ class QuotaTest(testtools.TestCase):
         self.curve([0.3, 0.3, 0.3, 0.3], *(
             (rate(ONE, ipc),) for ipc in (2.0, None, None, None)))
         state = json.loads(json.dumps(self.quota.state()))
-        self.quota = Quota(c=1.0, size=5, min_cores=0.25, min_deviation=0.02,
-                           increase=0.1, decrease=2.0, blind_ticks=3)
+        self.quota = made()
         self.quota.load(state)
         self.curve([0.2], (rate(ONE, None),))
 
     def test_ways_go_first(self) -> None:
         """mu 2, sigma 0.2: below 1.8 the background shrinks, below 1.6 a new
         phase begins."""
-        quota = self.quota = Quota(
-            c=1.0, size=5, min_cores=0.25, min_deviation=0.02, increase=0.1,
-            decrease=2.0, blind_ticks=3, ways_increase=2.0)
+        quota = self.quota = made()
         moves = []
         for ipc in (2.0, 2.0, *LEARN, 2.0, 2.0, 2.0, 2.3, 1.7, 1.7, 1.7, 1.0):
-            quota.observe([rate(ONE, ipc)], minimum=0.2, maximum=4.0, ways=6)
+            quota.observe([rate(ONE, ipc)], minimum=0.2, maximum=4.0, ways=3)
             assert quota.cores is not None
             moves.append((round(quota.cores, 9), quota.ways))
         self.assertEqual(
             [(0.2, 1.0)] * 7                        # it is learnt
-            + [(0.3, 3.0), (0.4, 5.0), (0.5, 6.0), (0.5, 6.0),
-               (0.5, 3.0), (0.5, 1.5), (0.5, 1.0),  # ways are taken
-               (0.2, 1.0)], moves)
+            + [(0.3, 2.0), (0.4, 3.0), (0.5, 3.0), (0.5, 3.0),
+               (0.5, 1.5), (0.5, 1.0),              # ways are taken
+               (0.25, 1.0), (0.2, 1.0)], moves)
 
     def test_cores_are_taken_where_the_least_ways_are_left(self) -> None:
         self.learn(ONE)
@@ -295,12 +296,11 @@ class QuotaTest(testtools.TestCase):
 
     def test_ways_over_a_restart(self) -> None:
         self.learn(ONE)
-        for ways, kept in ((6, 1.0), (None, None)):
+        for ways, kept in ((6, 2.0), (None, None)):
             self.quota.observe([rate(ONE, 2.0)], minimum=0.2, maximum=4.0,
                                ways=ways)
             state = json.loads(json.dumps(self.quota.state()))
-            other = Quota(c=1.0, size=5, min_cores=0.25, min_deviation=0.02,
-                          increase=0.1, decrease=2.0, blind_ticks=3)
+            other = made()
             other.load(state)
             self.assertEqual(kept, other.ways)
 
