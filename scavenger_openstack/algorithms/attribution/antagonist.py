@@ -171,14 +171,14 @@ class Limit:
         if change in (Change.GROW, Change.PROBE):
             self.futile, self.levels = 0, {}
 
-    def is_loose(self, use: float, returns: int) -> bool:
+    def count_loose(self, use: float, returns: int) -> bool:
         """Count one more sample; return whether there were enough in which it
         took nothing away."""
         self.loose = self.loose + 1 if self.cap.value >= LOOSE * use else 0
         return self.loose >= min(MOST_LOOSE_SAMPLES,
                                  LOOSE_SAMPLES << returns)
 
-    def is_futile(self, suffering: Iterable[Disturbance]) -> bool:
+    def count_futile(self, suffering: Iterable[Disturbance]) -> bool:
         """Count one more sample; return whether there were enough in which
         these suffered as before with the antagonist at its floor."""
         self.futile += self.cap.at_floor

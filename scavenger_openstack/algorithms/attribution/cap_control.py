@@ -30,6 +30,7 @@ from scavenger_openstack.algorithms.attribution.disturbance import Pair
 from scavenger_openstack.algorithms.attribution.disturbance import SETTLED
 from scavenger_openstack.algorithms.attribution.good_limits import GoodLimits
 from scavenger_openstack.algorithms.attribution.history import Points
+from scavenger_openstack.algorithms.attribution.params import Params
 from scavenger_openstack.algorithms.attribution.trial import Tally
 from scavenger_openstack.algorithms.attribution.trial import Trial
 from scavenger_openstack.algorithms.attribution.trial import TrialOutcome
@@ -49,32 +50,23 @@ antagonist that is named again gets a new one."""
 class CapControl:
     """All limits of one detector on one host.
 
-    Times in seconds, ``plateau`` in samples; else as the options say.
+    :param sample_s: how long a sample is
     """
 
-    def __init__(self, owner: str, **options: Any) -> None:
-        """
-        :param options: see :meth:`tune`
-        """
-        self._owner = owner
+    def __init__(self, owner: str, params: Params, sample_s: float) -> None:
+        self._owner, self._sample_s = owner, sample_s
         self.antagonists: dict[KnobKey, Antagonist] = {}
         self._good = GoodLimits()
         self._uses: Mapping[KnobKey, float] = {}
         self._set_s: collections.deque[float] = collections.deque()
         self.tally, self.allowance = Tally(), allowance.Allowance()
-        self.tune(**options)
+        self.tune(params)
 
-    def tune(self, *, cut: float, first_cut: float, plateau: float,
-             trial_samples: int, back_off_s: float, remember_s: float,
-             max_caps_per_min: int) -> None:
+    def tune(self, params: Params) -> None:
         """Go on with these; trials and limits that are there keep theirs."""
-        self._cut = cut
-        self._first_cut = first_cut
-        self._plateau = plateau
-        self._trial_samples = trial_samples
-        self._back_off_s = back_off_s
-        self._good.remember_s = remember_s
-        self._max_caps_per_min = max_caps_per_min
+        self._params = params
+        self._plateau = params.plateau_s / self._sample_s
+        self._good.remember_s = params.remember_s
 
     def caps(self) -> tuple[Cap, ...]:
         return tuple([
@@ -134,7 +126,7 @@ class CapControl:
                 or disturbance.newest is None):
             return effects
         trial = Trial(disturbance.newest, disturbance.stddev,
-                      self._trial_samples)
+                      self._params.trial_samples)
         for name in disturbance.named:
             point = samples[-1].get(name)
             if (point is None or point.workload.priority
@@ -216,7 +208,8 @@ class CapControl:
 
     def may_limit(self, now: float) -> bool:
         """Whether the number of new limits is not 0 now."""
-        return self._max_caps_per_min > 0 and not self.allowance.closed(now)
+        return (self._params.max_caps_per_min > 0
+                and not self.allowance.closed(now))
 
     def _limited(self) -> Iterator[tuple[KnobKey, Antagonist, Limit]]:
         for key, antagonist in self.antagonists.items():
@@ -236,11 +229,12 @@ class CapControl:
         safe = use * min(1.0, disturbance.tolerated / harm
                          ) if harm > 0 else use
         # What holds the resource is known: a part of it is, too.
-        cut = (self._cut if disturbance.named[key[0]].kind
-               is GroundKind.DIRECT else self._first_cut)
+        cut = (self._params.cut if disturbance.named[key[0]].kind
+               is GroundKind.DIRECT else self._params.first_cut)
         good = self._good.find(now, key, disturbance.pair)
         if good is not None and good.value < use:
-            return good.cap(use, floor, cut=self._cut, plateau=self._plateau)
+            return good.cap(use, floor, cut=self._params.cut,
+                            plateau=self._plateau)
         limits = usage.limits_of(key[1], workload)
         return Cubic(use / limits, safe / limits, floor=floor, cut=cut,
                      plateau=self._plateau)
@@ -267,7 +261,7 @@ class CapControl:
         """Whether a new limit may be set; if so it is counted."""
         while self._set_s and now - self._set_s[0] >= 60:
             self._set_s.popleft()
-        allowed = (len(self._set_s) < self._max_caps_per_min
+        allowed = (len(self._set_s) < self._params.max_caps_per_min
                    and self.allowance.take(now))
         if allowed:
             self._set_s.append(now)
@@ -312,7 +306,7 @@ class CapControl:
             # Of one that rests nothing was learnt.
             if antagonist.limit is not None:
                 antagonist.leave_alone(now, disturbance.pair,
-                                       self._back_off_s)
+                                       self._params.back_off_s)
         antagonist.attribute(trials, Event.DID_NOT_HELP)
 
     def _adapt(self, now: float, key: KnobKey, limit: Limit, use: float,
@@ -335,7 +329,7 @@ class CapControl:
             return
         if antagonist.state is not State.ON_TRIAL:
             if suffering and use >= usage.WORKING * limit.cap.value:
-                if limit.is_futile(suffering):
+                if limit.count_futile(suffering):
                     antagonist.move(Event.IN_VAIN)
                     effects.undisturbed.update(suffering)
                 else:
@@ -348,7 +342,7 @@ class CapControl:
                 self._resize(
                     antagonist, limit, effects, Event.AT_EASE, use, min([
                         each.room for each in antagonist.trials], default=1.0))
-        if limit.is_loose(use, antagonist.returns):
+        if limit.count_loose(use, antagonist.returns):
             self._good.remember(now, key, antagonist.pairs, limit.cap.good,
                                 limit.cap)
             antagonist.move(Event.RESTS)
@@ -358,7 +352,7 @@ class CapControl:
         """Let a limit grow or cut it.  What its victims are expected to suffer
         is scaled by how much all that is limited for them may use."""
         before = limit.cap.value
-        antagonist.move(event, use=use, cut=self._cut, room=room)
+        antagonist.move(event, use=use, cut=self._params.cut, room=room)
         more = limit.cap.value - before
         for disturbance in antagonist.trials:
             used = math.fsum(
@@ -400,7 +394,7 @@ class CapControl:
             self._set(key, Event.RETURNS_ON_TRIAL
                       if any(antagonist.trials.values()) else Event.RETURNS,
                       good.cap(use, point.workload.floor.get(key[1], 0.0),
-                               cut=self._cut, plateau=self._plateau))
+                               cut=self._params.cut, plateau=self._plateau))
             effects.limited.update(antagonist.trials)
             for disturbance in antagonist.trials:
                 effects.scaled.pop(disturbance, None)

@@ -80,7 +80,7 @@ class Controller:
         self._history = History(sample_s=sample_s, samples=max(
             2, round(params.window_s / sample_s)))
         self._disturbances: dict[Pair, Disturbance] = {}
-        self._caps = CapControl(NAME, **params.cap_options(sample_s))
+        self._caps = CapControl(NAME, params, sample_s)
         self._looks = Looks(sample_s, params.window_s)
         self._lasted_s: dict[tuple[str, str], float] = {}
         self._suffering: dict[str, str] = {}
@@ -111,7 +111,7 @@ class Controller:
             own_limit_share=params.own_limit_share)
         self._most_looks = max(1, round(
             params.max_analyses_per_min * self._sample_s / 60))
-        self._caps.tune(**params.cap_options(self._sample_s))
+        self._caps.tune(params)
 
     def step(self, now: float, rates: Rates) -> Decision:
         """All caps that should be in force, and the open incidents."""

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from scavenger_openstack.algorithms.attribution import explanation
 
@@ -108,11 +107,3 @@ class Params:
                 f'window_s = {self.window_s:g} holds {samples:g} samples of '
                 f'sample_s = {self.sample_s:g}; a window holds '
                 f'{explanation.MIN_SAMPLES} to {MOST_SAMPLES}')
-
-    def cap_options(self, sample_s: float) -> dict[str, Any]:
-        """Those of :meth:`.cap_control.CapControl.tune`."""
-        return {'cut': self.cut, 'first_cut': self.first_cut,
-                'plateau': self.plateau_s / sample_s,
-                'trial_samples': self.trial_samples,
-                'back_off_s': self.back_off_s, 'remember_s': self.remember_s,
-                'max_caps_per_min': self.max_caps_per_min}

@@ -13,6 +13,7 @@ from scavenger_openstack.algorithms.attribution.cap_control import CapControl
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.history import Point
 from scavenger_openstack.algorithms.attribution.history import Points
+from scavenger_openstack.algorithms.attribution.params import Params
 from scavenger_openstack.grounds import Ground
 from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.types import Knob
@@ -53,9 +54,9 @@ class CapControlTestCase(testtools.TestCase):
         self.begin()
 
     def begin(self) -> None:
-        self.held = CapControl(
-            'test', cut=0.3, first_cut=0.6, plateau=24.0, trial_samples=3,
-            back_off_s=300.0, remember_s=3600.0, max_caps_per_min=6)
+        self.held = CapControl('test', Params(
+            cut=0.3, first_cut=0.6, plateau_s=24 * STEP_S, trial_samples=3,
+            back_off_s=300.0, remember_s=3600.0, max_caps_per_min=6), STEP_S)
         self.now = 1000.0
         self.disturbances: list[Disturbance] = []
         self.samples: list[Points] = []
