@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 
 from scavenger_openstack.types import Cpu
+from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadRates
 
@@ -47,6 +48,17 @@ def by_disk(workloads: Iterable[WorkloadRates]
     return {disk: [rated for rated in present
                    if disk in rated[0].disks or '' in rated[0].disks
                    or not rated[0].disks] for disk in disks}
+
+
+def sides(workloads: Iterable[WorkloadRates]
+          ) -> tuple[list[WorkloadRates], list[WorkloadRates]]:
+    """Return the foreground, and the background."""
+    foreground: list[WorkloadRates] = []
+    background: list[WorkloadRates] = []
+    for rated in workloads:
+        (background if rated[0].priority is Priority.BACKGROUND
+         else foreground).append(rated)
+    return foreground, background
 
 
 def link_of(workload: Workload, links: Mapping[str, str]) -> str | None:

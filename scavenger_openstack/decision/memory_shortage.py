@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
-import math
-
 from scavenger_openstack.algorithms.scavenger import scavenger
+from scavenger_openstack.algorithms.signals import number
 from scavenger_openstack.decision.orders import Resolved
 from scavenger_openstack import types
 
@@ -42,7 +41,7 @@ def pause_or_kill(unmet: Mapping[str, int], shortage: float,
             rated.workload.id)):
         if not (refused and shortage > 0):      # NaN is no shortage
             break
-        used = _used_bytes(rated)
+        used = number(rated.memory_bytes)
         if used and rated.workload.killable and rated.workload.id in present:
             kill.append(rated.workload.id)
             shortage -= used
@@ -108,9 +107,3 @@ class Pauses:
                'could not be reclaimed')
         return [types.Action(workload, 'kill', scavenger.NAME, why)
                 for workload in kills if workload not in resolved.exempt]
-
-
-def _used_bytes(workload_rates: types.WorkloadRates) -> int:
-    """Bytes that it is known to use; 0 for what is no such number."""
-    used = workload_rates.memory_bytes
-    return used if used is not None and 0 <= used < math.inf else 0

@@ -112,6 +112,7 @@ class Controller:
         self._most_looks = max(1, round(
             params.max_analyses_per_min * self._sample_s / 60))
         self._caps.tune(params)
+        self._searches.rest_s = params.back_off_s
 
     def step(self, now: float, rates: Rates) -> Decision:
         """All caps that should be in force, and the open incidents."""
@@ -134,12 +135,12 @@ class Controller:
                     pair for pair, disturbance in self._disturbances.items()
                     if disturbance.begun_s)):
                 # Its victims are gone.
-                self._searches.end(now, self.params.back_off_s)
+                self._searches.end(now)
             for disturbance in self._disturbances.values():
                 if not self._open(now, disturbance):
                     disturbance.end()
         else:       # nothing says how long its limits are there by now
-            self._searches.end(self._time_s, self.params.back_off_s)
+            self._searches.end(self._time_s)
         open_incidents = tuple([
             incident for disturbance in self._disturbances.values()
             for incident in incidents(
@@ -276,8 +277,7 @@ class Controller:
         for harm in self._searches.due(now, suffered, self._sample_s):
             if self._searches.begin(
                     now, harm, rates, sample, rates.topology, self._limits,
-                    limits, lambda: self._caps.one_more(now),
-                    self.params.back_off_s):
+                    limits, lambda: self._caps.one_more(now)):
                 if harm.pair not in self._disturbances:
                     self._add(now, harm.disturbance(
                         now, self._limits.min_effect[harm.pair[1]],
@@ -298,10 +298,9 @@ class Controller:
 
     def _take_search(self, now: float, rates: Rates) -> None:
         """Go on with a search, and take what it has named."""
-        rest_s = self.params.back_off_s
         if not self._caps.may_limit(now):
-            self._searches.end(now, rest_s)
-        ended = self._searches.step(now, rates, rest_s)
+            self._searches.end(now)
+        ended = self._searches.step(now, rates)
         if ended is not None and self._history.samples:
             harm, finding = ended
             new = attributed(now, harm, finding, self._limits)

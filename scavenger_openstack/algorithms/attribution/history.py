@@ -189,11 +189,8 @@ def _link_uses(rates: Rates) -> dict[str, float]:
 def _link_use(workload: Workload, links: Mapping[str, str],
               uses: Mapping[str, float]) -> float | None:
     """Return the use of the link of a victim: only foreground is one."""
-    if workload.priority is Priority.FOREGROUND:
-        for interface in workload.interfaces:
-            if interface in links:
-                return uses.get(links[interface])
-    return None
+    return (uses.get(link_of(workload, links) or '')
+            if workload.priority is Priority.FOREGROUND else None)
 
 
 class History:

@@ -63,10 +63,12 @@ class Searches:
 
     :param owner: the controller's name
     :param seed: orders of turns follow from it
+    :ivar rest_s: how long a group rests after its first search in vain
     """
 
     def __init__(self, owner: str, seed: str) -> None:
         self._owner, self._seed = owner, seed
+        self.rest_s = 0.0
         self._search: Search | None = None
         self._harm: Harm | None = None
         self._took_s = 0.0
@@ -125,13 +127,12 @@ class Searches:
 
     def begin(self, now: float, harm: Harm, rates: Rates, sample: Points,
               topology: Mapping[int, Cpu], limits: Thresholds,
-              limited: Collection[KnobKey], pay: Callable[[], bool],
-              first_s: float) -> bool:
+              limited: Collection[KnobKey], pay: Callable[[], bool]
+              ) -> bool:
         """Begin to search, if there is anything to search among.
 
         :param limited: what has a limit already
         :param pay: whether one more workload may be limited
-        :param first_s: how long the group rests if not
         """
         signal, pair = harm.pair[1], harm.pair
         suspects = _suspects(signal, harm.levels, sample, topology, limits,
@@ -145,7 +146,7 @@ class Searches:
         max_chance = limits.max_chance / 2 ** (1 + searched)
         if (not suspects or not means or max_chance
                 < MOST_EXPERIMENTS / 2 ** experiment.PAIRS):
-            self._rest(now, pair, first_s)
+            self._rest(now, pair)
             return False
         left = [kept for group in self._left.get(pair, ()) if (
             kept := [name for name in group if name in suspects])]
@@ -163,11 +164,9 @@ class Searches:
         self._least = direct.EACH * limits.min_effect[signal]
         return True
 
-    def step(self, now: float, rates: Rates, first_s: float
-             ) -> tuple[Harm, Finding] | None:
+    def step(self, now: float, rates: Rates) -> tuple[Harm, Finding] | None:
         """Take a tick.
 
-        :param first_s: how long the group rests after its first search
         :returns: whose search has found something, and what
         """
         search, harm = self._search, self._harm
@@ -181,12 +180,12 @@ class Searches:
         if search.free is not None and effect(
                 search.signal, harm.base, search.free * harm.raised
                 ) < self._least:
-            self.end(now, first_s)      # they suffer no more
+            self.end(now)       # they suffer no more
             return None
         if not search.over:
             return None
         if search.finding is None:
-            self.end(now, first_s)
+            self.end(now)
             return None
         self._search, self._harm, self._limits = None, None, {}
         self._left.pop(harm.pair, None)
@@ -199,21 +198,20 @@ class Searches:
             self._limits = {name: value for name, value
                             in self._limits.items() if name not in names}
 
-    def end(self, now: float, first_s: float) -> None:
+    def end(self, now: float) -> None:
         """End the search; it has found nothing."""
         search, pair = self._search, self.pair
         self._search, self._harm, self._limits = None, None, {}
         if search is None or pair is None:
             return
-        self._rest(now, pair, first_s, int(search.judged))
+        self._rest(now, pair, int(search.judged))
         self._left[pair] = search.left
         self._host_rests_s = now + self._took_s * (1 / IN_VAIN - 1)
         self.would = sorted(search.unheld)
 
-    def _rest(self, now: float, pair: Pair, first_s: float, searched: int = 0
-              ) -> None:
+    def _rest(self, now: float, pair: Pair, searched: int = 0) -> None:
         _, before_s, count = self._rests.get(pair, (0.0, 0.0, 0))
-        rest_s = back_off.longer(before_s, first=first_s,
+        rest_s = back_off.longer(before_s, first=self.rest_s,
                                  most=back_off.LONGEST_S)
         self._rests[pair] = now + rest_s, rest_s, count + searched
 

@@ -43,7 +43,6 @@ Weird input is taken as in ``scavenger``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from collections.abc import Sequence
 import math
 from typing import Any
 
@@ -107,7 +106,7 @@ class Controller:
         for disk, users in by_disk.items():
             shares = self._disks[disk] = before.get(disk) or self._new(disk)
             own, facts[disk], excess = shares.step(
-                now, *_sides(users))
+                now, *sharing.sides(users))
             if excess is not None:
                 short[f'{KNOB} {disk}' if len(by_disk) > 1 else KNOB] = excess
             for cap in own:
@@ -157,12 +156,3 @@ class Controller:
         except saved_state.UNREADABLE:
             self._time_s = -math.inf
             self._disks = {}
-
-
-def _sides(users: Sequence[types.WorkloadRates],
-           ) -> tuple[list[types.WorkloadRates], list[types.WorkloadRates]]:
-    """The foreground, and the background."""
-    return ([rated for rated in users
-             if rated[0].priority is not types.Priority.BACKGROUND],
-            [rated for rated in users
-             if rated[0].priority is types.Priority.BACKGROUND])

@@ -20,6 +20,7 @@ import math
 from typing import NamedTuple
 
 from scavenger_openstack.algorithms import floors
+from scavenger_openstack.algorithms import sharing
 from scavenger_openstack import types
 
 BUFFER_SHARE = 8 / 48
@@ -180,8 +181,7 @@ def quota_floors(rates: types.Rates) -> tuple[types.Cap, ...]:
 
     Source: DESIGN 7.7.
     """
-    background = [rated for rated in rates.workloads
-                  if rated.workload.priority is types.Priority.BACKGROUND]
+    _, background = sharing.sides(rates.workloads)
     return tuple(
         types.Cap(rated.workload.id, types.Knob.CPU_CORES, floor,
                   Controller.name, 'the background has one CPU left and the '

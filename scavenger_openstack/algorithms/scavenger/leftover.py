@@ -137,7 +137,7 @@ def units(background: Iterable[WorkloadRates],
     default = DEFAULT_FLOORS[Knob.CPU_CORES]
     result = []
     for name, every in members.items():
-        used = known_use(every)
+        used = [number(rated.cpu_cores) for rated in every]
         sizes = [number(rated[0].vcpus) or 0.0 for rated in every]
         needs = [size if use is None else use * DEMAND_FACTOR
                  for size, use in zip(sizes, used, strict=True)]
@@ -153,12 +153,6 @@ def units(background: Iterable[WorkloadRates],
             floor=max(*floors, math.fsum(map(min, needs, floors))),
             slack=VM_SLACK if every[0][0].instance else 0.0))
     return result
-
-
-def known_use(background: Iterable[WorkloadRates]) -> list[float | None]:
-    """Cores that each used in the last interval."""
-    return [use if use is not None and 0 <= use < math.inf else None
-            for use in (rated.cpu_cores for rated in background)]
 
 
 def quotas(budget: float, every: Sequence[Unit]) -> list[float]:
@@ -264,7 +258,7 @@ class Leftover:
         looks like the foreground's: what was known before holds for some
         ticks.
         """
-        used = known_use(background)
+        used = [number(rated.cpu_cores) for rated in background]
         left = left_over(
             self._busy_s, rates.cpu_busy_s, cpus,
             math.fsum(use for use in used if use is not None),

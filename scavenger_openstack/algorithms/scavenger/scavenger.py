@@ -42,6 +42,7 @@ from scavenger_openstack.algorithms.scavenger.reserve import reason
 from scavenger_openstack.algorithms.scavenger.reserve import Resource
 from scavenger_openstack.algorithms.scavenger import usage
 from scavenger_openstack.algorithms.scavenger.usage import groups as groups
+from scavenger_openstack.algorithms import sharing
 from scavenger_openstack.algorithms.signals import number
 from scavenger_openstack.algorithms.window import samples as samples
 from scavenger_openstack import types
@@ -64,8 +65,7 @@ class _Tick:
 
     def __init__(self, rates: types.Rates) -> None:
         self.rates = rates
-        self.background: list[types.WorkloadRates] = []
-        self.foreground: list[types.WorkloadRates] = []
+        self.foreground, self.background = sharing.sides(rates.workloads)
         self.memory: dict[str, tuple[float, str]] = {}
         self.caps: list[types.Cap] = []
         self.overcommitted: dict[str, tuple[float, float]] = {}
@@ -175,9 +175,6 @@ class Controller:
         self._time_s = now
         params = self.params
         tick = _Tick(rates)
-        for rated in rates.workloads:
-            (tick.background if rated[0].priority is types.Priority.BACKGROUND
-             else tick.foreground).append(rated)
         facts: dict[str, Any] = {}
         if params.use_memory:
             facts['memory'] = self._regulate_memory(tick)
