@@ -161,9 +161,14 @@ class Workload:
     def limit_ids(self) -> tuple[str, ...]:
         """The ids that limits of it have: its own, that of its group, and that
         of all background work."""
-        own = self.id, self.group or self.id
+        own = self.id, self.group_id
         return ((*own, THE_BACKGROUND)
                 if self.priority is Priority.BACKGROUND else own)
+
+    @property
+    def group_id(self) -> str:
+        """The id of what ``cpu_idle`` and ``cpu_set`` are set on."""
+        return self.group or self.id
 
 
 class Instance(NamedTuple):

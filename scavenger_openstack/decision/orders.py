@@ -226,7 +226,7 @@ def _by_name(workloads: Iterable[types.Workload]
     """Those that a name of an override may mean, by UUID if that is true."""
     by_name: dict[tuple[str, bool], list[types.Workload]] = {}
     for workload in workloads:
-        for name in {fit.name(workload.id), fit.name(_group(workload))}:
+        for name in {fit.name(workload.id), fit.name(workload.group_id)}:
             by_name.setdefault((name, False), []).append(workload)
         if workload.instance:
             by_name.setdefault((workload.instance, True), []).append(workload)
@@ -264,11 +264,7 @@ def _target(override: Override, workloads: Collection[types.Workload]
 
 def _limited(knob: types.Knob, workload: types.Workload) -> str:
     """The id of what a knob of a workload is set on."""
-    return _group(workload) if knob in OF_GROUPS else workload.id
-
-
-def _group(workload: types.Workload) -> str:
-    return workload.group or workload.id
+    return workload.group_id if knob in OF_GROUPS else workload.id
 
 
 def _cap(override: Override, value: types.Value, target: str,

@@ -46,8 +46,8 @@ WRITE_RETRY_S, LONGEST_WRITE_RETRY_S = 0.5, 30.0
 def pins_of_vms(workloads: Iterable[types.WorkloadRates]
                 ) -> dict[str, frozenset[int]]:
     """Return the CPUs that others have pinned each VM to, by its group."""
-    return {rated.workload.group or rated.workload.id:
-            rated.workload.allowed_cpus for rated in workloads
+    return {rated.workload.group_id: rated.workload.allowed_cpus
+            for rated in workloads
             if rated.workload.instance and rated.workload.allowed_cpus}
 
 
@@ -240,32 +240,21 @@ class BlindIsolation:
             self._fast.stop()
             self._fast = None
         self._topology = topology
-        self._fast = fast_loop.FastLoop(
-            self._running(now),
-            perfiso.Controller(
-                self.params, topology=topology, current=current),
-            self._sets.write, self._leases.check, bounds,
-            self.params.poll_interval_ms / 1000, quiet=self._failing)
         try:
+            self._fast = fast_loop.FastLoop(
+                sched_switch.SchedSwitch(),
+                perfiso.Controller(
+                    self.params, topology=topology, current=current),
+                self._sets.write, self._leases.check, bounds,
+                self.params.poll_interval_ms / 1000, quiet=self._failing)
             self._fast.start()
-        except errors.DriverError:
-            self._rest(now, RETRY_S, LONGEST_RETRY_S)
-            raise
-        self._log('running on CPUs '
-                  + types.format_cpus(bounds.allowed | bounds.beside))
-
-    def _running(self, now: float) -> sched_switch.SchedSwitch:
-        """Return what runs where; later, if the kernel refuses that.
-
-        :raises Unsupported: it does.
-        """
-        try:
-            return sched_switch.SchedSwitch()
         except errors.DriverError as exc:
             self._rest(now, RETRY_S, LONGEST_RETRY_S)
-            raise errors.Unsupported(
+            raise errors.DriverError(
                 f'{exc}; tried again after {RETRY_S:g} s, then after twice '
                 'as long each time') from exc
+        self._log('running on CPUs '
+                  + types.format_cpus(bounds.allowed | bounds.beside))
 
     def _rest(self, now: float, first_s: float, most_s: float) -> None:
         self._wait_s = back_off.longer(self._wait_s, first=first_s,

@@ -91,7 +91,7 @@ def nested(rated: WorkloadRates) -> bool:
     libvirt puts all VMs into one parent.  A group of kubelet is not idle
     itself, only the pods in it are: outside of it nothing has precedence.
     """
-    group = rated[0].group or rated[0].id
+    group = rated[0].group_id
     return (bool(rated[0].instance) or group.count('/') > 1
             or is_of_kubelet(group))
 
@@ -133,7 +133,7 @@ def units(background: Iterable[WorkloadRates],
     """
     members: dict[str, list[WorkloadRates]] = {}
     for rated in background:
-        members.setdefault(rated[0].group or rated[0].id, []).append(rated)
+        members.setdefault(rated[0].group_id, []).append(rated)
     default = DEFAULT_FLOORS[Knob.CPU_CORES]
     result = []
     for name, every in members.items():

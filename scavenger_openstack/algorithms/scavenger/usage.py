@@ -177,5 +177,4 @@ def by_link(workloads: Iterable[WorkloadRates],
 
 def groups(background: Iterable[WorkloadRates]) -> list[str]:
     """The groups that ``cpu_idle`` and ``cpu_set`` are set on, each once."""
-    return list(dict.fromkeys(
-        rated[0].group or rated[0].id for rated in background))
+    return list(dict.fromkeys(rated[0].group_id for rated in background))
