@@ -53,7 +53,7 @@ class Overcommitted:
                   ) -> tuple[Incident, ...]:
         """Return the same incident for as long as it lasts.
 
-        ``found`` maps what is short to the sum of the floors and the
+        ``short`` maps what is short to the sum of the floors and the
         budget.  ``now`` in seconds.
         """
         before = self._short

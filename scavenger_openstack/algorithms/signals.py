@@ -25,6 +25,11 @@ section 4.1 and table 2."""
 MIN_OPS_PER_S = 5.0
 """Operations per second below which io_wait is not looked at: DESIGN 7.11."""
 
+OBEYED = 1.3
+"""A workload that uses more than so many times its limit is not held by it:
+the detector observes, or the write failed.  Such a limit proves nothing; not
+in a paper."""
+
 LEAST_WAIT_S = 1e-5
 """The least io_wait that others are compared with: less is noise of the clock,
 and of 0 there are no shares.  Not in a paper."""

@@ -116,7 +116,7 @@ def analyse(now: float, group: VictimGroup, present: Sequence[str],
     """Look for what makes a group suffer; ``None`` when no workload does.
 
     :param present: those of the group that are there now; some may be too
-        young to have a part in ``found``
+        young to have a part in the pool
     """
     last = samples[-1]
     if signal == THROTTLED:

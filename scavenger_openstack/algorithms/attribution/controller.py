@@ -360,7 +360,7 @@ class Controller:
             return False
         if new is None:
             new, looks = self._timing_look(now, group, members, signal,
-                                           samples, rates, disturbance)
+                                           samples, rates)
         if disturbance is None:
             if new is None:
                 return looks
@@ -402,8 +402,7 @@ class Controller:
 
     def _timing_look(self, now: float, group: VictimGroup,
                      members: list[str], signal: str, samples: list[Points],
-                     rates: Rates, disturbance: Disturbance | None
-                     ) -> tuple[Disturbance | None, bool]:
+                     rates: Rates) -> tuple[Disturbance | None, bool]:
         """Return what the window names, and whether that took an analysis.
 
         Not what direct evidence clears: it held too little.  Where its answer

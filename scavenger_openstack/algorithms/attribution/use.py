@@ -19,6 +19,7 @@ from scavenger_openstack.algorithms.attribution.history import Points
 from scavenger_openstack.algorithms.signals import disk_limits
 from scavenger_openstack.algorithms.signals import (
     KNOB_TO_LIMIT as KNOB_TO_LIMIT)
+from scavenger_openstack.algorithms.signals import OBEYED as OBEYED
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Workload
 
@@ -32,11 +33,6 @@ WORKING = 0.5
 """Part of what it uses when it works, or of its limit, from which an
 antagonist is at work.  What is suffered while it rests is attributed to
 nothing."""
-
-
-OBEYED = 1.3
-"""A workload that uses more than so many times its limit is not held by it:
-the detector observes, or the write failed.  Such a limit proves nothing."""
 
 
 def use_of(knob: Knob, point: Point) -> float | None:

@@ -9,14 +9,11 @@ from collections.abc import Mapping
 import dataclasses
 from typing import NamedTuple
 
+from scavenger_openstack.algorithms.signals import OBEYED
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import LIMIT
 from scavenger_openstack.types import RunKey
-
-HELD = 1.3
-"""A workload that uses more than so many times its limit is not held by it:
-the controller observes, or the write failed.  Not in the paper."""
 
 CappedKey = tuple[RunKey, RunKey]
 """An antagonist, and the victim that it is limited for."""
@@ -44,7 +41,7 @@ def is_held(capped: Mapping[CappedKey, Capped], name: str, use: float | None
     """
     values = [float(limit.cap.value) for ((antagonist, _), _), limit
               in capped.items() if antagonist == name]
-    return bool(values) and (use is None or use <= HELD * min(values))
+    return bool(values) and (use is None or use <= OBEYED * min(values))
 
 
 def shown(incident: Incident, names: list[str]) -> Incident:
