@@ -45,10 +45,9 @@ class Refusals:
     def expire(self, tick: int, changed: Collection[str]) -> None:
         """Forget old refusals, and those of workloads that became others."""
         for key, refusal in list(self._refusals.items()):
-            workload, _ = key
             if (tick > refusal.retry_tick + LONGEST_TICKS
-                    or workload in changed):
-                del self._refusals[key]
+                    or key[0] in changed):
+                self.end(key)       # unless another thread has
 
     def begin(self, tick: int, cap: Cap, why: str) -> None:
         """Record that a limit was refused, or that its knob could not be
