@@ -368,9 +368,8 @@ class Disturbance:
         before, and holds nothing now, did that before.
         """
         if any(ground.kind in DIRECT for ground in newer.named.values()):
-            for name in (self.named.keys() - newer.named.keys()
-                         - set(limited)):
-                del self.named[name]
+            self._forget_named(self.named.keys() - newer.named.keys()
+                               - set(limited))
         self.named |= newer.named
         self.cleared -= newer.named.keys()
         self.active_s |= dict.fromkeys(newer.named, newer.named_s)
@@ -483,7 +482,12 @@ class Disturbance:
         :param away: it may come back, as from a reboot: it stays named
         """
         if not away:
-            self.named.pop(name, None)
-            self.cleared.discard(name)
+            self._forget_named([name])
         self.members.pop(name, None)
         self.begun_s.pop(name, None)
+
+    def _forget_named(self, names: Collection[str]) -> None:
+        self.cleared.difference_update(names)
+        for name in names:
+            self.named.pop(name, None)
+            self.active_s.pop(name, None)
