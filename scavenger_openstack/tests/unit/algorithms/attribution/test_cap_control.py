@@ -381,7 +381,7 @@ class UnitsTest(CapControlTestCase):
                 if turn == 2:
                     self.answer(one)
                 outcomes.append(one.outcome)
-            self.assertEqual(TrialOutcome.CONFIRMED, outcomes[-1], parts)
+            self.assertEqual(TrialOutcome.CONFIRMED, outcomes[-1], str(parts))
             self.assertNotIn(TrialOutcome.UNCLEAR, outcomes)
 
     def test_of_a_vm_they_are_limited_together(self) -> None:

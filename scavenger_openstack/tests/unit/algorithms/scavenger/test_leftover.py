@@ -247,9 +247,10 @@ class FollowTest(testtools.TestCase):
 
     def test_what_it_did_before_it_was_off_tells_nothing(self) -> None:
         """Else all that ran meanwhile would have run in one tick."""
-        for off in ({'use_cpu_leftover': False}, {'use_cpu_idle': False}):
+        for off in (dataclasses.replace(ONLY, use_cpu_leftover=False),
+                    dataclasses.replace(ONLY, use_cpu_idle=False)):
             host, seen = Host(4), []
-            for params in (ONLY, dataclasses.replace(ONLY, **off), ONLY):
+            for params in (ONLY, off, ONLY):
                 host.controller.tune(params)
                 for _ in range(5):
                     host.step(1.0, {A: 9, VM: 0.0})
