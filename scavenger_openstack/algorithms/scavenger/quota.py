@@ -177,7 +177,6 @@ class Quota:
         self._quiet = 0
         self._since_shrink = self._smoothing = params.ipc_smoothing
         self._size = size
-        self._c_each = params.ipc_c
         self._baselines: dict[RunKey, _Baseline] = {}
 
     @property
@@ -197,8 +196,6 @@ class Quota:
         p, phases = self.params, self.phases
         baselines: dict[RunKey, _Baseline] = {}
         verdict, by = Verdict.GROW, ''
-        self._c_each = p.ipc_c if p.ipc_strict else family_factor(
-            p.ipc_c, len(self._baselines), self._smoothing)
         # Those that it was not for until now were not limited by it.
         self._quiet = self._quiet + 1 if (
             self.cores == minimum
@@ -266,14 +263,15 @@ class Quota:
 
     def _vote(self, baseline: _Baseline, cores: float | None,
               cpi: float | None) -> Verdict | None:
-        if cores is not None and cores < self.params.ipc_min_cores:
+        p = self.params
+        if cores is not None and cores < p.ipc_min_cores:
             baseline.missing = 0
             return None
         if (cores is None or cpi is None or not 0 < cpi < math.inf
                 or not math.isfinite(cores)):
             baseline.missing += 1
-            return (Verdict.HOLD if baseline.missing
-                    <= self.params.blind_ticks else Verdict.MINIMUM)
+            return (Verdict.HOLD if baseline.missing <= p.blind_ticks
+                    else Verdict.MINIMUM)
         baseline.missing = 0
         ipc = 1.0 / cpi
         if baseline.mu is None or baseline.sigma is None:
@@ -288,11 +286,13 @@ class Quota:
             return Verdict.MINIMUM
         last = baseline.last
         last.append(ipc)
+        c = p.ipc_c if p.ipc_strict else family_factor(
+            p.ipc_c, len(self._baselines), self._smoothing)
         # A mean of fewer samples is allowed to be that much further off.
         vote = judge(math.fsum(last) / len(last), baseline.mu, deviation(
             baseline.mu, baseline.sigma,
-            c=self._c_each * math.sqrt(self._smoothing / len(last)),
-            min_deviation=self.params.ipc_min_deviation))
+            c=c * math.sqrt(self._smoothing / len(last)),
+            min_deviation=p.ipc_min_deviation))
         if vote is Verdict.MINIMUM:
             # This sample was taken before the quota dropped: not kept.
             self.phases += 1
