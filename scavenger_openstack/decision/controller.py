@@ -59,7 +59,10 @@ class Controller(Tunable, Protocol):
         ...
 
     def load(self, state: Mapping[str, Any], now: float) -> None:
-        """Take up what :meth:`state` said, as far as it is still true."""
+        """Take up what :meth:`state` said, as far as it is still true.
+
+        It is ``observed`` where limits were not in force, and will be.
+        """
         ...
 
 

@@ -84,20 +84,25 @@ class Decider:
 
     def state(self) -> dict[str, Any]:
         """Return what the controllers keep over a restart, by name."""
-        return {controller.name: controller.state()
-                for controller, _ in self.controllers}
+        return {controller.name: {**controller.state(),
+                                  'enforced': mode is types.Mode.ENFORCE}
+                for controller, mode in self.controllers}
 
     def load(self, state: Mapping[str, Any], now: float) -> None:
-        """Hand each controller what :meth:`state` said of it.
+        """Hand each controller what :meth:`state` said of it, as ``observed``
+        where none of its limits was in force then, and they are from now on.
 
         Raises one of :data:`.controller.UNUSABLE` when a state is damaged;
         the other controllers have theirs.
         """
         damaged: Exception | None = None
-        for controller, _ in self.controllers:
+        for controller, mode in self.controllers:
             if controller.name in state:
                 try:
-                    controller.load(state[controller.name], now)
+                    kept = state[controller.name]
+                    controller.load({**kept, 'observed': (
+                        mode is types.Mode.ENFORCE
+                        and not kept.get('enforced', True))}, now)
                 except UNUSABLE as exc:
                     damaged = exc
         if damaged is not None:

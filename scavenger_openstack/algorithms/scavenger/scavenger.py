@@ -396,7 +396,8 @@ class Controller:
                 if kept:
                     self._links[name, link] = self._new_resource(link=True)
                     self._links[name, link].load(kept)
-            if state.get('quota'):
+            # An undisturbed IPC takes limits that are in force.
+            if state.get('quota') and not state.get('observed'):
                 self._quota.load(state['quota'])
             self._contenders.load(state.get('contenders') or ())
         except saved_state.UNREADABLE:

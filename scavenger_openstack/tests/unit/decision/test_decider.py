@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from collections.abc import Mapping
 import dataclasses
+import json
 from typing import Any
 
 import testtools
@@ -254,7 +255,8 @@ class DecideTest(DeciderTestCase):
         one = decider.Decider(zip(controllers, (
             Mode.ENFORCE, Mode.OBSERVE, Mode.OFF), strict=True))
         state = one.state()
-        self.assertEqual({'one': {'of': 'one'}, 'two': {'of': 'two'}}, state)
+        self.assertEqual({'one': {'of': 'one', 'enforced': True},
+                          'two': {'of': 'two', 'enforced': False}}, state)
         one.load({'two': state['two'], 'nobody': 1}, 7.0)
         self.assertEqual([None, ('two', 7.0), None],
                          [each.loaded for each in controllers])
@@ -263,6 +265,30 @@ class DecideTest(DeciderTestCase):
         self.assertIsInstance(error, UNUSABLE)
         # One that is damaged takes nothing from the others.
         self.assertEqual(('two', 8.0), controllers[1].loaded)
+
+    def test_what_was_learnt_beside_what_was_not_limited(self) -> None:
+        """The background had all it wanted, whatever would have been set:
+        what the foreground did beside that is not undisturbed."""
+        seen = Rates(1.0, 1.0, (
+            *rates('/a').workloads, WorkloadRates(
+                Workload('web', Priority.FOREGROUND), 1.0, cpu_cores=1.0,
+                cpi=0.5)), {0: Cpu(0, 0, 0)}, 2**30, 2**29)
+        for before, after, rule in (
+                (Mode.ENFORCE, Mode.ENFORCE, 'holding'),
+                (Mode.OBSERVE, Mode.OBSERVE, 'holding'),
+                (Mode.ENFORCE, Mode.OBSERVE, 'holding'),
+                (Mode.OBSERVE, Mode.ENFORCE, 'learning')):
+            params = scavenger.Params(memory_window_s=9.0)
+            one = decider.Decider([(scavenger.Controller(params), before)])
+            for now in range(1, 30):
+                self.decide(one, seen, now=float(now))
+            state = json.loads(json.dumps(one.state()))
+            one = decider.Decider([(scavenger.Controller(params), after)])
+            one.load(state, 30.0)
+            facts = self.decide(one, seen, now=31.0).decisions[
+                'scavenger'].facts
+            self.assertEqual((rule, 'holding'), (
+                facts['ipc']['rule'], facts['memory']['rule']))
 
     def test_rates_are_since_the_sample_before(self) -> None:
         one = decider.Decider([])
