@@ -11,7 +11,6 @@ is in a paper.
 from __future__ import annotations
 
 import collections
-import math
 
 from scavenger_openstack.algorithms import signals
 from scavenger_openstack.algorithms.window import Window
@@ -21,6 +20,10 @@ LOWERED = -0.5
 noise lowers levels more often; nearer to -1 the background may disturb by
 that much more after each fall of the foreground's own load."""
 
+
+FIRST_TICKS = 10
+"""A first measurement is of no more ticks than that: libvirt is asked once in
+five by default, and answers later."""
 
 REST_TICKS = 2
 """The background has to be quiet for so many ticks more than a measurement is
@@ -48,7 +51,7 @@ class Level:
             maxlen=smoothing)
         self.missing = self._skipped = 0
         self.x: float | None = None
-        self.ticks = self._since = math.inf     # not known of the first
+        self.ticks, self._since = FIRST_TICKS, 0
 
     def measure(self, x: float | None) -> bool:
         """Take the io_wait of a tick; return whether it is another
@@ -60,12 +63,12 @@ class Level:
         """
         before, self.x = self.x, x
         self._since += 1
-        if x is None:
-            self._since = math.inf
-        elif not x or x != before:
-            self.ticks, self._since = self._since, 0
-            return True
-        return False
+        if x is None or (x and x == before):
+            return False
+        if before is not None:      # else it is of as many as the last one
+            self.ticks = self._since
+        self._since = 0
+        return True
 
     def learn(self, quiet_ticks: int) -> bool:
         """Take x for undisturbed, unless it is of a time that was not quiet;

@@ -18,6 +18,7 @@ from scavenger_openstack.algorithms.perfiso.io_budget import patience
 from scavenger_openstack.algorithms.perfiso.io_budget import strain
 from scavenger_openstack.algorithms.perfiso.io_budget import tolerated
 from scavenger_openstack.algorithms.perfiso.io_budget import Vote
+from scavenger_openstack.algorithms.perfiso.io_level import FIRST_TICKS
 from scavenger_openstack.algorithms.perfiso.io_level import Level
 from scavenger_openstack.algorithms.perfiso.io_level import REST_TICKS
 from scavenger_openstack.algorithms.perfiso.io_params import Params
@@ -282,6 +283,15 @@ class BudgetTest(testtools.TestCase):
         self.assertEqual(FLOORS, self.budget.total)
         self.see(rate(ONE, 3.1))
         self.assertEqual('GROW', self.budget.verdict.name)
+
+    def test_also_that_of_one_which_waits_now_and_then(self) -> None:
+        for workload in (ONE, TWO):     # its best is not known of the other
+            self.learn_again()
+            for _ in range(2 * FIRST_TICKS + 2 * SIZE):
+                self.see(rate(workload, 3.0), used=FLOORS, quiet=True)
+                self.see(rate(workload, None, 0.0), used=FLOORS, quiet=True)
+            self.see(rate(workload, 3.1))
+            self.assertEqual('GROW', self.budget.verdict.name)
 
     def test_a_level_that_is_too_high_is_lowered(self) -> None:
         self.learn(ONE, wait_ms=2.0)
