@@ -74,15 +74,17 @@ class Level:
         """Take x for undisturbed, unless it is of a time that was not quiet;
         return whether it was taken.
 
-        A new level is learnt all the same when as many as make one were not
-        taken, as beside what begins again and again.
+        Beside what begins again and again, a new level is learnt all the same
+        after as many as make one, and one in as many corrects an old one.
 
         :param quiet_ticks: for how long the background has been quiet
         """
         if quiet_ticks < self.ticks + REST_TICKS:
             self._skipped += 1
-            if self.window.full or self._skipped <= self.window.size:
+            if self._skipped <= self.window.size:
                 return False
+        if self.window.full:
+            self._skipped = 0
         return self.window.add(self.x)
 
     @property

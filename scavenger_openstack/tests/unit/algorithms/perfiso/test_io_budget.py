@@ -336,6 +336,13 @@ class BudgetTest(testtools.TestCase):
             self.assertEqual(number <= 4 * SIZE, (
                 self.budget.rule == 'learning'))
 
+    def test_nor_is_a_level_that_is_too_low_kept_for_ever(self) -> None:
+        self.learn(ONE)
+        for number in range(4 * SIZE * SIZE):
+            self.see(rate(ONE, 3.0), used=FLOORS, quiet=number % 2 == 0)
+        self.see(rate(ONE, 3.1))
+        self.assertEqual('GROW', self.budget.verdict.name)
+
     def test_a_newcomer_is_learnt_beside_the_others(self) -> None:
         self.learn(ONE)
         self.curve([24.0], 1.0)
