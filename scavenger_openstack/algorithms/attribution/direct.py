@@ -144,7 +144,8 @@ class DirectAnswers:
 
     def __init__(self) -> None:
         self._asked: tuple[Ask, ...] = ()
-        self._began_s = self._ended_s = self._answered_s = -math.inf
+        self._began_s = self._paid_s = self._answered_s = -math.inf
+        self._resource_s: dict[Resource, float] = {}
         self._answers: dict[Ask, tuple[float, DirectEvidence]] = {}
         self._rests: dict[Ask, tuple[float, float]] = {}
         self._last_s: dict[Ask, float] = {}
@@ -169,6 +170,9 @@ class DirectAnswers:
              ) -> tuple[Ask, ...]:
         """What to gather evidence of now.
 
+        A resource that was not asked about of late need not wait until the
+        window for another one is paid for: one window is lent.
+
         :param wanted: those that suffer, the worst first, and how much
         :param share: of the time that may be spent so
         """
@@ -183,26 +187,33 @@ class DirectAnswers:
                 self._rests[ask] = now + rest_s, rest_s
                 self._last_s[ask] = now
                 self._levels[ask] = wanted.get(ask, math.inf)
-            self._asked, self._ended_s = (), now
+            self._asked = ()
             return ()
         self._rests = {ask: rest for ask, rest in self._rests.items()
                        if ask in wanted or now < rest[0]}
         for kept in (self._last_s, self._levels):
             for ask in [ask for ask in kept if ask not in wanted]:
                 del kept[ask]
-        if share <= 0 or now - self._ended_s < WINDOW_S * (1 / share - 1):
+        period_s = WINDOW_S / share if share > 0 else math.inf
+        if share <= 0 or now < self._paid_s - period_s:
             return ()
         # What was not asked about for longest comes first.
         due = sorted([ask for ask, level in wanted.items()
-                      if now >= self._rests.get(ask, (now, 0.0))[0]
-                      or level > RISEN * self._levels.get(ask, math.inf)],
+                      if now >= min(self._paid_s, self._resource_s.get(
+                          ask[1], -math.inf) + period_s)
+                      and (now >= self._rests.get(ask, (now, 0.0))[0]
+                           or level > RISEN * self._levels.get(
+                               ask, math.inf))],
                      key=lambda ask: self._last_s.get(ask, -math.inf))
         of: dict[Resource, list[Ask]] = {}
         for ask in due:
             of.setdefault(ask[1], []).append(ask)
         self._asked = tuple(ask for asks in of.values()
                             for ask in asks[:MOST_ASKED])
-        self._began_s = now
+        if self._asked:
+            self._began_s = now
+            self._paid_s = max(now, self._paid_s) + period_s
+            self._resource_s.update(dict.fromkeys(of, now))
         return self._asked
 
     def ask_soon(self, names: Collection[str]) -> None:

@@ -12,6 +12,7 @@ import math
 import testtools
 
 from scavenger_openstack.algorithms import attribution
+from scavenger_openstack.algorithms.attribution import direct
 from scavenger_openstack.algorithms.attribution import incidents
 from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.grounds import THE_HOST
@@ -525,6 +526,46 @@ class AskingTest(DirectCase):
         self.turn(100)
         text = ''.join('x' if asks else ' ' for asks in self.asked)
         self.assertLessEqual({len(part) for part in text.split()}, {2})
+
+
+class LentWindowTest(testtools.TestCase):
+    """One window is lent to a resource that was not asked about of late."""
+
+    SHARE = 0.1     # 18 s from one window to the next
+    DISK: Ask = ('web', Resource.DISK)
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.answers = direct.DirectAnswers()
+
+    def asked(self, wanted: Mapping[Ask, float], first: int, end: int
+              ) -> list[int]:
+        """The seconds of which evidence is gathered; none names anything."""
+        return [now for now in range(first, end)
+                if self.answers.asks(float(now), wanted, self.SHARE)]
+
+    def test_another_resource_need_not_wait(self) -> None:
+        self.assertEqual([0, 1], self.asked({WEB: 0.5}, 0, 10))
+        both = {WEB: 0.9, self.DISK: 0.5}
+        self.assertEqual([10, 11], self.asked(both, 10, 20))
+
+    def test_the_same_resource_waits(self) -> None:
+        self.asked({WEB: 0.5}, 0, 10)
+        other = ('db', Resource.CPU)
+        self.assertEqual([20, 21], self.asked({WEB: 0.9, other: 0.5}, 10, 30))
+
+    def test_what_is_lent_is_paid_back(self) -> None:
+        self.asked({WEB: 0.5}, 0, 10)
+        self.asked({self.DISK: 0.5}, 10, 20)
+        every = {('web', resource): 0.5 for resource in Resource}
+        self.assertEqual([20, 21, 40, 41], self.asked(every, 20, 50))
+
+    def test_the_share_is_kept(self) -> None:
+        seconds = sum([len(self.asked(
+            {('web', list(Resource)[turn % len(Resource)]): 0.5 + turn},
+            turn * 7, turn * 7 + 7)) for turn in range(200)])
+        self.assertLessEqual(seconds, self.SHARE * 1400 + 2 * direct.WINDOW_S)
+        self.assertGreater(seconds, 0.8 * self.SHARE * 1400)
 
 
 class ClearedTest(DirectCase):
