@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+import math
 from typing import Any
 
 from scavenger_openstack.api.call import Call
@@ -141,7 +142,7 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     names = _names(connection, shown, suspects)
     return call.page(
         page, lambda row: _shape(row, suspects[row['id']], names, project),
-        lambda row: [row['uuid']])
+        lambda row: [row['uuid'], math.ceil(1e6 * row['begun_s'])])
 
 
 def show(call: Call, connection: Any) -> dict[str, Any]:
@@ -194,11 +195,10 @@ def _after(call: Call, connection: Any, project: str | None
     if text is None:
         return None
     # Not the id of the row, which would tell how many there are.
-    row = incidents.show(connection, markers.read(
-        text, call.noun, [str])[0], project)
-    if row is None:
-        raise faults.bad('marker is of an incident that is gone.', 'marker')
-    return row['begun_s'], row['id']
+    uuid, begun_us = markers.read(text, call.noun, [str, int])
+    # One may be gone: then those that began with it come again.
+    return (incidents.place(connection, uuid, project)
+            or (begun_us / 1e6, markers.MOST))
 
 
 def _names(connection: Any, rows: Iterable[Mapping[str, Any]],

@@ -93,11 +93,11 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     rows = profiles.page(
         connection, kind=query.get('kind'), target=call.name('target'),
         project=query.get('project'), reader=reader,
-        after=call.after_row(connection, reader, [str], profiles.id_of),
+        after=call.after_row(connection, reader, [str, int], profiles.id_of),
         limit=call.limit + 1)
     return call.page(rows, functools.partial(_shape, reader=reader),
-                     lambda row: [row['id'] if reader is None
-                                  else row['uuid']])
+                     lambda row: [row['id']] if reader is None else [
+                         row['uuid'], round(1e3 * row['created_s'])])
 
 
 def show(call: Call, connection: Any) -> dict[str, Any]:

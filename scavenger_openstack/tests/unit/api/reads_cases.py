@@ -418,6 +418,19 @@ class Reads:
             answer = self.ok('GET', f'{url}&marker={answer["next"]}')
         self.assertEqual(ids[::-1], seen)
 
+    def test_the_last_of_a_page_is_deleted(self) -> None:
+        """A listing of incidents goes on after what was purged meanwhile."""
+        ids = self._incidents(7)[::-1]
+        url = '/v1/incidents?limit=3&cause=disk'
+        first = self.ok('GET', url)
+        self.assertEqual(ids[:3], [row['id'] for row in first['incidents']])
+        with connect.writing(self.engine) as connection:
+            connection.execute(delete(tables.incidents).where(
+                tables.incidents.c.uuid.in_(ids[:3])))
+        following = self.ok('GET', f'{url}&marker={first["next"]}')
+        self.assertEqual(ids[3:6],
+                         [row['id'] for row in following['incidents']])
+
     def test_pages_of_a_ranking(self) -> None:
         """Also among those that are equal; out of hours and of totals."""
         hour_s = int(cloud.NOW_S // 3600 * 3600)
