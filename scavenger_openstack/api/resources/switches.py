@@ -117,9 +117,9 @@ def _set(call: Call, connection: Any, **values: Any
                          f'the name of the {scope}')
     elif scope == 'host':
         target = hosts.existing(connection, target, 'target')['name']
-    else:
-        hosts.aggregate(connection, target, 'target')
     before = switches.of(connection, scope, target, lock=True)
+    if scope == 'aggregate' and before is None:    # else it may have had hosts
+        hosts.aggregate(connection, target, 'target')
     switches.put(connection, scope, target, before, **values)
     after = switches.of(connection, scope, target)
     assert after is not None
