@@ -87,9 +87,9 @@ class Resource(resource.Resource):
                 **query, 'marker': marker, 'limit': limit
                 if remaining is None else min(limit, remaining)})
             rows = part(answer, cls.resources_key, list)
-            marker = answer.json().get('next')
+            before, marker = marker, answer.json().get('next')
             if not all(isinstance(row, dict) for row in rows) or (
-                    marker is not None and not rows):
+                    marker is not None and marker == before):
                 raise foreign(answer)
             yield [cls.existing(connection=connection, **row)
                    for row in rows], marker
