@@ -237,6 +237,33 @@ class Reads(databases.Mixin):
                 AT_MOST, functools.partial(workloads.present, host_id=first,
                                            name=name)) is not None)
 
+    def test_an_instance_that_comes_and_goes(self) -> None:
+        """Each minute of a month, as a host may say of any UUID: what asks
+        for it reads what is there, and the newest of what was."""
+        with connect.writing(self.engine) as connection:
+            connection.execute(tables.workloads.insert(), [
+                self.workload(1, name=f'{instance}-{number}',
+                              instance=instance, display_name=f'{number}',
+                              since_s=number, until_s=None
+                              if instance == 'u-here' and number == PAST * 5
+                              else number + 1)
+                for instance in ('u-here', 'u-gone')
+                for number in range(PAST * 5 + 1)])
+        reads.analyze(self.engine, 'workloads')
+        both = ['u-gone', 'u-here']
+        self.assertEqual(
+            dict.fromkeys(both, f'{PAST * 5}'), self.assert_read(
+                AT_MOST, functools.partial(workloads.names_of,
+                                           instances=both)))
+        self.assertEqual({'u-here'}, self.assert_read(
+            AT_MOST, functools.partial(db_hosts.of_workloads,
+                                       instances=both)).keys())
+        for instance, found in zip(both, (False, True), strict=True):
+            self.assertEqual(found, self.assert_read(
+                AT_MOST, functools.partial(
+                    eviction_policy.evictions.workload,
+                    instance=instance)) is not None)
+
     def check_a_report(self) -> None:
         first = self.hosts[0]
         limits = self.assert_read(AT_MOST, functools.partial(
