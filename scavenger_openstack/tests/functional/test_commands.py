@@ -212,16 +212,30 @@ class Commands(testtools.TestCase):
                 'duration_s'), flags=re.S) + '\n')
 
     def test_the_real_program_in_an_old_locale(self) -> None:
-        """No character that such a terminal does not have."""
-        environ = {**os.environ, 'LC_ALL': 'C', 'PYTHONPATH': str(
-            pathlib.Path(__file__).parents[3])}
-        done = subprocess.run(
-            [sys.executable, '-m', 'openstackclient.shell', 'interference',
-             'incident', 'show', INCIDENT], env=environ, timeout=120,
-            capture_output=True)
-        self.assertEqual((0, b''), (done.returncode, done.stderr))
-        self.assertTrue(done.stdout.isascii(), done.stdout)
-        self.assertIn(b'^^^', done.stdout)
+        """No character that such a terminal does not have, whatever tenants
+        call their instances; a page is UTF-8 all the same."""
+        with connect.writing(self.plane.engine) as connection:
+            connection.execute(update(tables.workloads).values(
+                display_name='ü中'))
+            connection.execute(tables.victim_hours.insert().values(
+                host_id=1, hour_s=int(time.time() // 3600 * 3600) - 7200,
+                victim='web', project='ü中', incidents=2,
+                interference_s=5400.0))
+        path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'page')
+        environ = {**os.environ, 'LC_ALL': 'C', 'PYTHONUTF8': '0',
+                   'PYTHONCOERCECLOCALE': '0', 'PYTHONPATH': str(
+                       pathlib.Path(__file__).parents[3])}
+        for words, name in ((('incident', 'show', INCIDENT), b'^^^'),
+                            (('report', '--html', str(path)), b'| 1.5 h')):
+            done = subprocess.run(
+                [sys.executable, '-m', 'openstackclient.shell',
+                 'interference', *words], env=environ, timeout=120,
+                capture_output=True)
+            self.assertEqual(0, done.returncode, str(done))
+            self.assertTrue(done.stdout.isascii(), done.stdout)
+            self.assertIn(name, done.stdout)
+            self.assertIn(rb'\xfc\u4e2d', done.stdout)
+        self.assertIn('ü中', path.read_text('utf-8'))
 
     def test_caps(self) -> None:
         [titles, row] = self.cells('interference', 'cap', 'list')
