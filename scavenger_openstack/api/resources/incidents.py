@@ -156,8 +156,8 @@ def show(call: Call, connection: Any) -> dict[str, Any]:
     names = _names(connection, [row], suspects)
     all_suspects = suspects[row['id']]
     limits = caps.shapes(connection, db_caps.of_incident(
-        connection, row['host_id'], row['uuid'], CAPS_MOST), call.now_s,
-        caps.STEPPED)
+        connection, row['host_id'], row['uuid'], row['begun_s'], CAPS_MOST),
+        call.now_s, caps.STEPPED)
     own = {row['victim'], *(suspect['workload'] for suspect in all_suspects
                             if suspect['project'] == project)}
     visible = [suspect for suspect in all_suspects

@@ -33,12 +33,19 @@ def page(connection: sa.Connection, *, host_id: int | None = None,
 
 
 def of_incident(connection: sa.Connection, host_id: int, incident: str,
-                limit: int) -> list[Row]:
-    """Return the limits that answer an incident, the newest first."""
-    return rows.rows(connection, _caps().where(
+                begun_s: float, limit: int) -> list[Row]:
+    """Return the limits that answer an incident, the newest first.
+
+    :param begun_s: when the incident began: what was removed before is not
+        read
+    """
+    query = _caps().where(
         _C.host_id == host_id, (' ' + _C.incidents + ' ').contains(
-            f' {incident} ', autoescape=True))
-        .order_by(_C.id.desc()).limit(limit))
+            f' {incident} ', autoescape=True)).order_by(_C.id.desc())
+    return sorted((
+        row for there in (_C.removed_s.is_(None), _C.removed_s >= begun_s)
+        for row in rows.rows(connection, query.where(there).limit(limit))),
+        key=lambda row: -row['id'])[:limit]
 
 
 def limited(connection: sa.Connection, pairs: Iterable[tuple[int, str]]

@@ -24,6 +24,7 @@ from scavenger_openstack.db import placed
 from scavenger_openstack.db import purge
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import antagonists
+from scavenger_openstack.db.resources import caps
 from scavenger_openstack.db.resources import hosts as db_hosts
 from scavenger_openstack.db.resources import hours
 from scavenger_openstack.db.resources import workloads
@@ -263,6 +264,21 @@ class Reads(databases.Mixin):
                 AT_MOST, functools.partial(
                     eviction_policy.evictions.workload,
                     instance=instance)) is not None)
+
+    def test_limits_of_an_incident(self) -> None:
+        """Not those that were removed before it began."""
+        with connect.writing(self.engine) as connection:
+            connection.execute(tables.caps.insert(), [
+                {'host_id': self.hosts[0], 'workload': 'vm-0', 'knob': 'k',
+                 'value': 1.0, 'original': 2.0, 'owner': 'o', 'reason': '',
+                 'why': '', 'incidents': 'b a', 'set_s': NOW - ago_s,
+                 'changed_s': NOW, 'removed_s': removed_s}
+                for ago_s, removed_s in ((90.0, NOW - 50), (40.0, None))])
+        found = self.assert_read(AT_MOST, functools.partial(
+            caps.of_incident, host_id=self.hosts[0], incident='a',
+            begun_s=NOW - 80, limit=9))
+        self.assertEqual([NOW - 40, NOW - 90],
+                         [row['set_s'] for row in found])
 
     def check_a_report(self) -> None:
         first = self.hosts[0]

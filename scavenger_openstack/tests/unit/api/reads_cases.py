@@ -174,6 +174,9 @@ class Reads:
             connection.execute(update(tables.caps).where(
                 tables.caps.c.workload == own).values(
                     incidents=f'{"0" * 32} {cloud.INCIDENT}'))
+            connection.execute(update(tables.caps).where(
+                tables.caps.c.removed_s.is_not(None)).values(
+                    removed_s=cloud.NOW_S - 100))
         caps = self.ok('GET', f'/v1/incidents/{cloud.INCIDENT}'
                        )['incident']['caps']
         self.assertEqual([['0' * 32, cloud.INCIDENT]] * 4, [
@@ -253,7 +256,7 @@ class Reads:
                 'threads')) for ground in incident['grounds']])
         self.assertEqual('web', incident['victim_name'])
         self.assertEqual('attribution', incident['controller'])
-        self.assertEqual([None, at(-800)],
+        self.assertEqual([None, at(-200)],
                          [incident['ended_at'],
                           incident['caps'][0]['set_at']])
         self.assertEqual(

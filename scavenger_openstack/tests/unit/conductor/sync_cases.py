@@ -502,7 +502,7 @@ class Sync(cloud.Mixin):
                 tables.hosts.c.id))
             assert host_id is not None
             self.assertEqual([1, 1, 0, 0], [
-                len(caps.of_incident(connection, host_id, name, 9))
+                len(caps.of_incident(connection, host_id, name, NOW, 9))
                 for name in (one, two, many[0], one[:-1])])
         self.sync(report(limit(1, NOW + 20, 'changed', incidents=many[:32]),
                          run='run-2'), NOW + 20)
