@@ -32,10 +32,6 @@ from scavenger_openstack.wire import fit
 
 CAPS_MOST = 100
 
-CAUSES = ('core', 'cache', 'memory_bandwidth', 'disk', 'link', 'memory',
-          'own_limit', 'overcommitted', 'eviction', 'unknown')
-"""Those of the controllers, and of the policy of evictions."""
-
 FILTERS = {
     'host': schemas.NAME,
     'project': described(schemas.SHORT, 'The project of the victim.'),
@@ -134,7 +130,7 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
         after=_after(call, connection, project), limit=call.limit + 1)
     if not page:
         validation.check_word(
-            query.get('cause'), 'cause', CAUSES, lambda cause: (
+            query.get('cause'), 'cause', grounds.CAUSES, lambda cause: (
                 project is None and incidents.has_cause(connection, cause)))
     shown = page[:call.limit]
     suspects = incidents.suspects(

@@ -22,14 +22,12 @@ from scavenger_openstack.dashboard import client
 from scavenger_openstack.dashboard import fragment
 from scavenger_openstack.dashboard import incident as incident_page
 from scavenger_openstack.dashboard import names
+from scavenger_openstack import grounds
 from scavenger_openstack.text import iso
 
 PAGE = 50
 
 TAB = 'interference__incidents'
-
-CAUSES = ('core', 'cache', 'memory_bandwidth', 'disk', 'own_limit',
-          'overcommitted', 'eviction', 'unknown')
 
 FILTERS = ('host', 'project', 'victim', 'antagonist', 'cause', 'outcome',
            'evidence_kind', 'since', 'until')
@@ -54,7 +52,7 @@ class Incidents(tabs.Tab):
                                   lambda: load(request, chosen)),
                 'chosen': chosen, 'tab': self.get_id(),
                 'filtered': bool(chosen),
-                'causes': CAUSES, 'outcomes': incident_page.OUTCOMES.items(),
+                'causes': grounds.CAUSES, 'outcomes': incident_page.OUTCOMES.items(),
                 'kinds': [(str(kind), title) for kind, (title, _words)
                           in incident_page.KINDS.items()],
                 'inputs': INPUTS}
