@@ -52,7 +52,8 @@ class Incidents(tabs.Tab):
                                   lambda: load(request, chosen)),
                 'chosen': chosen, 'tab': self.get_id(),
                 'filtered': bool(chosen),
-                'causes': grounds.CAUSES, 'outcomes': incident_page.OUTCOMES.items(),
+                'causes': grounds.CAUSES,
+                'outcomes': incident_page.OUTCOMES.items(),
                 'kinds': [(str(kind), title) for kind, (title, _words)
                           in incident_page.KINDS.items()],
                 'inputs': INPUTS}
