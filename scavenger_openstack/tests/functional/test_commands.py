@@ -8,12 +8,15 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
 from typing import Any
 
 import fixtures
+from sqlalchemy import event
 from sqlalchemy import update
 import testtools
 
@@ -355,6 +358,37 @@ class Commands(testtools.TestCase):
         found = self.json('antagonist', 'evict', WEB, '--dry-run', '--reason',
                           'x')
         self.assertIn('compute-2: its agent is silent', found['detail'])
+
+    def test_an_eviction_that_is_not_waited_for(self) -> None:
+        """Ctrl-C ends the command, which says that the rest goes on."""
+        with connect.writing(self.plane.engine) as connection:
+            connection.execute(update(tables.workloads).where(
+                tables.workloads.c.instance == WEB).values(
+                    priority='background'))
+            claims.Claim(evictions.CLAIM, 'a conductor', time.monotonic
+                         ).take(connection, time.time(), 60.0)
+        waits = threading.Event()
+        event.listen(
+            self.plane.engine, 'before_cursor_execute',
+            lambda connection, cursor, statement, *rest: waits.set()
+            if 'evictions.uuid = ?' in statement else None)
+        command = subprocess.Popen(
+            [sys.executable, '-m', 'openstackclient.shell', 'antagonist',
+             'evict', WEB, '--reason', 'x'], stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, env={
+                **os.environ, 'PYTHONPATH': str(
+                    pathlib.Path(__file__).parents[3])})
+        self.addCleanup(command.wait)
+        self.addCleanup(command.kill)
+        self.assertTrue(waits.wait(60))
+        command.send_signal(signal.SIGINT)
+        out, err = command.communicate(timeout=60)
+        self.assertEqual((130, ''), (command.returncode, out), err)
+        with connect.reading(self.plane.engine) as connection:
+            [row] = evictions.unfinished(connection)
+        self.assertEqual(
+            f'It goes on, with the id {row["uuid"]}: see "openstack '
+            'antagonist eviction list".\n', err)
 
     def test_why_a_listing_is_empty(self) -> None:
         """Nothing happened, or nothing could be seen."""
