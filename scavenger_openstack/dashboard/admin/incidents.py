@@ -12,7 +12,6 @@ from django import urls
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
-from horizon import tabs
 from openstack_dashboard import policy
 
 from scavenger_openstack.command_line import duration_s
@@ -36,20 +35,20 @@ FILTERS = ('host', 'project', 'victim', 'antagonist', 'cause', 'outcome',
 TIMES = ('since', 'until')
 
 
-class Incidents(tabs.Tab):
+class Incidents(fragment.Tab):
     """Incidents, with filters in the URL."""
 
     name = gettext_lazy('Incidents')
     slug = 'incidents'
-    template_name = 'interference/admin/incidents.html'
-    preload = False
     policy_rules = (('interference', 'interference:incidents:all'),)
+
+    def values(self, request: Any) -> dict[str, Any]:
+        return load(request, filters(request.GET))
 
     def get_context_data(self, request: Any, **kwargs: Any
                          ) -> dict[str, Any]:
         chosen = filters(request.GET)
-        return {**fragment.of_tab(self, request,
-                                  lambda: load(request, chosen)),
+        return {**super().get_context_data(request, **kwargs),
                 'chosen': chosen, 'tab': self.get_id(),
                 'filtered': bool(chosen),
                 'causes': grounds.CAUSES,
