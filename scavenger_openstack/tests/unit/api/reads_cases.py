@@ -256,7 +256,7 @@ class Reads:
                 'threads')) for ground in incident['grounds']])
         self.assertEqual('web', incident['victim_name'])
         self.assertEqual('attribution', incident['controller'])
-        self.assertEqual([None, at(-200)],
+        self.assertEqual([None, at(-800)],
                          [incident['ended_at'],
                           incident['caps'][0]['set_at']])
         self.assertEqual(
