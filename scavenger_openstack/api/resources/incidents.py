@@ -116,13 +116,11 @@ SHOWN = {**FIELDS,
 
 def list_(call: Call, connection: Any) -> dict[str, Any]:
     query = call.query
-    project = call.only(policies.INCIDENTS_ALL, policies.INCIDENTS_LIST)
-    if project is not None:
-        call.hide(HIDDEN_FILTERS, FILTERS)
+    project = call.only(policies.INCIDENTS_ALL, policies.INCIDENTS_LIST,
+                        HIDDEN_FILTERS, FILTERS)
     page = incidents.page(
         connection, host_id=hosts.existing_id(connection, query.get('host')),
-        project=query.get('project') if project is None else project,
-        **_either('victim', call.name('victim')),
+        project=call.project, **_either('victim', call.name('victim')),
         **_either('antagonist', call.name('antagonist')),
         cause=query.get('cause'), outcome=query.get('outcome'),
         evidence_kind=query.get('evidence_kind'),
