@@ -77,6 +77,11 @@ def first(connection: sa.Connection, query: sa.Select) -> Row | None:
     return None if row is None else _plain(row)
 
 
+def is_any(connection: sa.Connection, query: sa.Select) -> bool:
+    """Return whether a query has a row."""
+    return connection.execute(query.limit(1)).first() is not None
+
+
 def equal(query: sa.Select, wanted: Mapping[sa.Column, Any]) -> sa.Select:
     """Return a query of the rows that have these values; ``None`` is any."""
     for column, value in wanted.items():

@@ -181,9 +181,8 @@ def remove(connection: sa.Connection, name: str, *, actor: str, now_s: float
         table.id == row.id).values(
         removed_s=now_s, token_hash=None, token_from_s=None, settings={},
         facts={}, enforcing=False, workloads_digest=''))
-    audit.add(connection, time_s=now_s, actor=actor, project='',
-              request_id='', action='host.remove', target=name,
-              before={'settings': row.settings}, after=None, reason='')
+    audit.add(connection, time_s=now_s, actor=actor, action='host.remove',
+              target=name, before={'settings': row.settings}, after=None)
     return True
 
 
@@ -195,5 +194,6 @@ def set_settings(connection: sa.Connection, host_id: int,
 
 
 def has_aggregate(connection: sa.Connection, aggregate: str) -> bool:
-    return rows.first(connection, sa.select(tables.aggregate_hosts.c.id).where(
-        tables.aggregate_hosts.c.aggregate == aggregate)) is not None
+    return rows.is_any(connection, sa.select(
+        tables.aggregate_hosts.c.id).where(
+            tables.aggregate_hosts.c.aggregate == aggregate))

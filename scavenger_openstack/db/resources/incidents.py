@@ -28,8 +28,7 @@ _SHOWN = (_I.id, _I.host_id, tables.hosts.c.name.label('host'), _I.uuid,
 
 def has_cause(connection: sa.Connection, cause: str) -> bool:
     """Return whether there is an incident with that cause."""
-    return connection.execute(sa.select(_I.id).where(
-        _I.cause == cause).limit(1)).first() is not None
+    return rows.is_any(connection, sa.select(_I.id).where(_I.cause == cause))
 
 
 def page(connection: sa.Connection, *, host_id: int | None = None,
