@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Iterator
 import functools
 from typing import Any
 from typing import Self
+from typing import TypeVar
 import urllib.parse
 
 from keystoneauth1 import adapter
@@ -15,8 +17,23 @@ from openstack import exceptions
 from openstack import resource
 import requests
 
+_Kind = TypeVar('_Kind', bound=type)
+
 PAGE_ROWS = 1000
 """The API returns at most so many rows at once."""
+
+
+def fields(kind: type | None, names: str) -> Callable[[_Kind], _Kind]:
+    """Return a decorator that gives a class fields.
+
+    :param kind: of their values, ``None`` for several
+    :param names: as the API has them, with blanks between
+    """
+    def decorate(decorated: _Kind) -> _Kind:
+        for name in names.split():
+            setattr(decorated, name, resource.Body(name, type=kind))
+        return decorated
+    return decorate
 
 
 class Resource(resource.Resource):
