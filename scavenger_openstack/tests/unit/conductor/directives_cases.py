@@ -168,11 +168,18 @@ class Directives(cloud.Mixin):
     def test_the_switch_of_a_host_that_was_renamed(self) -> None:
         """The row of its old name is silent."""
         self.aggregate('racks', HOST)
-        self.switch('aggregate', 'racks', protection=False)
-        for now in (NOW, NOW + 600):
-            self.wishes = directives.Wishes()
-            self.assertFalse(self.got(
-                host=f'{HOST}.example.org', now=now, holds='x').protection)
+        for scope, target in (('aggregate', 'racks'), ('host', HOST)):
+            self.delete(tables.switches)
+            self.switch(scope, target, protection=False)
+            for now in (NOW, NOW + 600):
+                self.wishes = directives.Wishes()
+                host = f'{HOST}.example.org'
+                self.assertFalse(self.got(
+                    host=host, now=now, holds='x').protection)
+                with self.engine.connect() as connection:
+                    self.assertEqual(
+                        (False, f'switched off for {scope} {target}: a test'),
+                        rows.of_host(connection, host).protection(host))
 
     def test_without_a_trace_in_the_audit(self) -> None:
         """It is seen a few seconds later."""
