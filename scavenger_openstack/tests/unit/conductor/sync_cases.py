@@ -181,6 +181,19 @@ class Sync(cloud.Mixin):
         self.assertEqual((HOUR + 3600, 10.0 + hours.MOST_S),
                          (now['hour_s'], now['core_s']))
 
+    def test_a_full_hour_and_a_conductor_whose_clock_is_ahead(self) -> None:
+        """Of the hour before nothing is lost."""
+        end_s = HOUR + 3600
+        for at_s, ahead_s in ((-40, 0), (-30, 0), (-25, 30), (-20, 0),
+                              (-10, 30), (10, 0)):
+            self.sync(report(facts=wire.Facts(used={'cpu': 1.0}),
+                             sent_s=end_s + at_s), end_s + at_s + ahead_s)
+        self.assertEqual(
+            [(HOUR, 10.0)],
+            self.rows(tables.background_hours, 'hour_s', 'core_s'))
+        [now] = self.rows(tables.hosts, 'background')
+        self.assertEqual((end_s, 40.0), (now['hour_s'], now['core_s']))
+
     def test_an_entry_is_applied_once(self) -> None:
         self.listed()
         first = report(incident(1), wire.Kill(
