@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db.resources import audit
+from scavenger_openstack.db.resources import hours
 from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
@@ -161,11 +162,14 @@ def remove(connection: sa.Connection, name: str, *, actor: str, now_s: float
     reports again is there again.
     """
     table = tables.hosts.c
-    row = connection.execute(sa.select(table.id, table.settings).where(
-        table.name == name, table.removed_s.is_(None)).with_for_update()
+    row = connection.execute(sa.select(
+        table.id, table.settings, table.background).where(
+            table.name == name, table.removed_s.is_(None)).with_for_update()
     ).first()
     if row is None:
         return False
+    if row.background:
+        hours.store(connection, row.id, row.background)
     reports.end_workloads(connection, row.id, {
         workload: there['id'] for workload, there
         in reports.workloads(connection, row.id).items()}, now_s, REMOVED)

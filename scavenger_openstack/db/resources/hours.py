@@ -47,14 +47,19 @@ def background(connection: sa.Connection, host: reports.Host, now_s: float,
     if 0 < so_far.get('hour_s', 0) - now_s < CLOCKS_S:
         hour_s = so_far['hour_s']   # the hour before is stored already
     if so_far and so_far['hour_s'] != hour_s:
-        rows.put(connection, tables.background_hours, ('hour_s', 'host_id'),
-                 ('core_s', 'byte_s'), [{'host_id': host.id, **so_far}])
+        store(connection, host.id, so_far)
         so_far = {}
     passed_s = min(max(0.0, sent_s - host.facts.get('sent_s', sent_s)), MOST_S)
     return {'hour_s': hour_s, **{
         name: round(so_far.get(name, 0.0)
                     + passed_s * used.get(resource, 0.0), 3)
         for name, resource in (('core_s', 'cpu'), ('byte_s', 'memory'))}}
+
+
+def store(connection: sa.Connection, host_id: int, background: Row) -> None:
+    """Store what background work used in an hour of which no more comes."""
+    rows.put(connection, tables.background_hours, ('hour_s', 'host_id'),
+             ('core_s', 'byte_s'), [{'host_id': host_id, **background}])
 
 
 def change_victims(connection: sa.Connection, host_id: int,
