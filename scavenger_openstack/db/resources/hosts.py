@@ -129,7 +129,8 @@ def count(connection: sa.Connection, scope: str, target: str, before_s: float
     if scope == 'aggregate':
         query = query.where(name.in_(aggregates.hosts_of(connection, target)))
     elif scope == 'host':
-        query = query.where(name == target)
+        row = by_name(connection, target)
+        query = query.where(name == (row['name'] if row else target))
     total, silent, newest_s = connection.execute(query).one()
     return Count(total, int(silent or 0), newest_s or None)
 
@@ -179,12 +180,18 @@ def remove(connection: sa.Connection, name: str, *, actor: str, now_s: float
     connection.execute(sa.update(tables.overrides).where(
         overrides.host_id == row.id, overrides.deleted_s.is_(None),
         overrides.expires_s > now_s).values(deleted_s=now_s))
-    connection.execute(sa.delete(tables.switches).where(
-        switches.scope == 'host', switches.target == name))
     connection.execute(sa.update(tables.hosts).where(
         table.id == row.id).values(
         removed_s=now_s, token_hash=None, token_from_s=None, settings={},
         facts={}, enforcing=False, workloads_digest=''))
+    for target in connection.scalars(sa.select(switches.target).where(
+            switches.scope == 'host', switches.target.startswith(
+                host_names.short(name), autoescape=True))).all():
+        # It may hold for the same host by the name that this one has now.
+        if host_names.same(target, name) and by_name(
+                connection, target) is None:
+            connection.execute(sa.delete(tables.switches).where(
+                switches.scope == 'host', switches.target == target))
     audit.add(connection, time_s=now_s, actor=actor, action='host.remove',
               target=name, before={'settings': row.settings}, after=None)
     return True

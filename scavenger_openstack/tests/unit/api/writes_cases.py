@@ -8,6 +8,7 @@ import threading
 from typing import Any
 
 from sqlalchemy import delete
+from sqlalchemy import update
 
 from scavenger_openstack.api.routes import ROUTES
 from scavenger_openstack.db import connect
@@ -205,6 +206,21 @@ class Writes:
             self.ok('PATCH', url, {
                 'modes': {'attribution': None}, 'profiling': None,
                 'reason': 'enough'})['aggregate']['settings'])
+
+    def test_the_switch_of_a_name_that_a_host_had(self) -> None:
+        """It is changed by that name, and no other one is made."""
+        with connect.writing(self.engine) as connection:
+            connection.execute(update(tables.hosts).where(
+                tables.hosts.c.name == cloud.HOST).values(
+                    name=f'{cloud.HOST}.example.org'))
+        body = {'scope': 'host', 'target': cloud.HOST, 'enabled': True,
+                'reason': 'it is over'}
+        self.assertEqual((cloud.HOST, True, 1), tuple(
+            self.ok('PUT', '/v1/protection', body)['protection'][name]
+            for name in ('target', 'enabled', 'hosts')))
+        self.assertEqual([cloud.HOST], [
+            row['target'] for row in self.ok('GET', '/v1/protection')[
+                'protection'] if row['scope'] == 'host'])
 
     def test_notifications(self) -> None:
         """Of what an operator changes, once for each change."""
