@@ -14,6 +14,6 @@ def printable(text: str) -> str:
     Each ``openstack`` command imports this module, and few need the types.
     """
     from scavenger_openstack import types
-    encoding = sys.stdout.encoding or 'utf-8'
+    encoding = getattr(sys.stdout, 'encoding', None) or 'utf-8'
     return types.printable(text).encode(
         encoding, 'backslashreplace').decode(encoding)
