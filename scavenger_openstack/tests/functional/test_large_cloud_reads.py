@@ -140,7 +140,9 @@ class Reads(databases.Mixin):
         for check in (self.check_the_summary, self.check_eviction_policy,
                       self.check_hours,
                       self.check_hosts_and_nova, self.check_names,
-                      self.check_a_report):
+                      self.check_a_report,
+                      self.check_an_instance_that_comes_and_goes,
+                      self.check_limits_of_an_incident):
             check()
 
     def check_the_summary(self) -> None:
@@ -238,7 +240,7 @@ class Reads(databases.Mixin):
                 AT_MOST, functools.partial(workloads.present, host_id=first,
                                            name=name)) is not None)
 
-    def test_an_instance_that_comes_and_goes(self) -> None:
+    def check_an_instance_that_comes_and_goes(self) -> None:
         """Each minute of a month, as a host may say of any UUID: what asks
         for it reads what is there, and the newest of what was."""
         with connect.writing(self.engine) as connection:
@@ -265,7 +267,7 @@ class Reads(databases.Mixin):
                     eviction_policy.evictions.workload,
                     instance=instance)) is not None)
 
-    def test_limits_of_an_incident(self) -> None:
+    def check_limits_of_an_incident(self) -> None:
         """Not those that were removed before it began."""
         with connect.writing(self.engine) as connection:
             connection.execute(tables.caps.insert(), [
