@@ -8,6 +8,10 @@ from collections.abc import Iterable
 import enum
 from typing import NamedTuple
 
+CAUSES = ('core', 'cache', 'memory_bandwidth', 'disk', 'link', 'memory',
+          'own_limit', 'overcommitted', 'eviction', 'unknown')
+"""Of incidents: those of the controllers, and of the policy of evictions."""
+
 MOST = 16
 """So many grounds of an incident are reported and shown at most."""
 

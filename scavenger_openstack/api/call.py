@@ -49,7 +49,8 @@ class Caller:
 class Call:
     """A request whose path, query and body have passed their schemas.
 
-    ``allows`` decides by policy; ``enforced`` is what it was asked.
+    ``allows`` decides by policy; ``enforced`` is what it was asked;
+    ``reader`` is what :meth:`only` has returned.
     """
 
     noun: str
@@ -69,6 +70,7 @@ class Call:
     week: cached.Cache
     residents: Residents
     enforced: list[str] = dataclasses.field(default_factory=list)
+    reader: str | None = None
 
     def may(self, policy: str, **target: Any) -> bool:
         self.enforced.append(policy)
@@ -83,25 +85,20 @@ class Call:
             raise faults.Fault(HTTPStatus.FORBIDDEN,
                                f'The policy {policy} does not allow this.')
 
-    def only(self, all_: str, own: str) -> str | None:
+    def only(self, all_: str, own: str, hidden: Collection[str] = (),
+             filters: Collection[str] = ()) -> str | None:
         """Return the one project whose things the caller may see; ``None`` for
         all.
 
         :param all_: the policy that allows those of all projects
         :param own: the one that allows those of the caller's
-        :raises Fault: 403, it may see none.
+        :param hidden: of ``filters``, those by which a reader of a project
+            would learn of others; its own project is what it sees anyway
+        :raises Fault: 403, it may see none; 400, it asks by one of these.
         """
         if self.may(all_):
             return None
         self.require(own, project_id=self.caller.project or None)
-        return self.caller.project
-
-    def hide(self, hidden: Collection[str], filters: Collection[str]) -> None:
-        """Refuse filters by which a reader of a project would learn of
-        others; the caller's own project is what it sees anyway.
-
-        :raises Fault: 400.
-        """
         wrong = sorted(name for name, value in self.query.items()
                        if name in hidden
                        and (name, value) != ('project', self.caller.project))
@@ -109,6 +106,14 @@ class Call:
             raise faults.bad(
                 f'{wrong[0]} cannot be asked for by readers of a project.',
                 wrong[0], sorted(set(filters) - set(hidden)))
+        self.reader = self.caller.project
+        return self.reader
+
+    @property
+    def project(self) -> str | None:
+        """Return the project whose things are listed; ``None`` for all."""
+        return (self.query.get('project') if self.reader is None
+                else self.reader)
 
     @property
     def limit(self) -> int:
@@ -133,37 +138,38 @@ class Call:
         return (None if text is None
                 else markers.read(text, self.noun, [int])[0])
 
-    def after_row(self, connection: Any, project: str | None,
-                  kinds: list[type], find: Callable[..., int | None]
-                  ) -> int | None:
-        """Return the id of the last row of the page before, for a reader of a
-        project: the marker does not have the id, which tells how many rows
-        there are.
+    def after_row(self, connection: Any, kinds: list[type],
+                  find: Callable[..., int | None]) -> int | None:
+        """Return the id of the last row of the page before, also for a reader
+        of a project: its marker does not have the id, which tells how many
+        rows there are.
 
-        :param project: ``None`` for a reader of all projects
-        :param kinds: the types of what the marker has
+        :param kinds: the types of what that marker has
         :param find: makes the id of connection, project and these
         :raises Fault: 400, also where that row is gone.
         """
-        if project is None:
+        if self.reader is None:
             return self.after_id()
         text = self.query.get('marker')
         if text is None:
             return None
-        id_ = find(connection, project,
+        id_ = find(connection, self.reader,
                    *markers.read(text, self.noun, kinds))
         if id_ is None:
             raise faults.bad('marker is of a row that is gone.', 'marker')
         return id_
 
     def page(self, rows: Sequence[Any], shape: Callable[[Any], Any],
-             key: Callable[[Any], list[Any]] = lambda row: [row['id']]
-             ) -> dict[str, Any]:
+             key: Callable[[Any], list[Any]] = lambda row: [row['id']],
+             own: Callable[[Any], list[Any]] | None = None) -> dict[str, Any]:
         """The answer of a listing.
 
         :param rows: up to one more than are shown
         :param key: what the marker has to hold of the last one
+        :param own: the same for a reader of a project, if it is another
         """
+        if own is not None and self.reader is not None:
+            key = own
         there = rows[:self.limit]
         more = len(rows) > len(there)
         return {self.noun: [shape(row) for row in there],

@@ -12,6 +12,10 @@ from typing import Any
 from scavenger_openstack.api import faults
 
 
+MOST = 2 ** 63 - 1
+"""No number in a marker, and no id, is larger."""
+
+
 def write(noun: str, key: list[Any]) -> str:
     text = json.dumps([noun, *key], separators=(',', ':'))
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip('=')
@@ -30,7 +34,7 @@ def read(text: str, noun: str, kinds: list[type]) -> list[Any]:
     except (ValueError, TypeError, RecursionError, binascii.Error):
         raise _wrong() from None
     if marker_noun != noun or [type(part) for part in key] != kinds or not all(
-            0 <= part < 2 ** 63 if isinstance(part, int)
+            0 <= part <= MOST if isinstance(part, int)
             else part.isprintable() for part in key):
         raise _wrong()
     return key

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+import io
 import os
 import select
 import sys
@@ -30,6 +31,9 @@ def code(program: str, work: Callable[[], int], extra: str = 'control'
 
     :param extra: what installs the packages that the program needs
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Tenants choose names: of characters that the terminal may lack.
+        sys.stdout.reconfigure(errors='backslashreplace')
     try:
         try:
             exit_code = work()

@@ -101,8 +101,6 @@ class Conductor:
                  pace: Callable[[], float] = time.monotonic,
                  reported: Callable[[str, float], None]
                  = lambda result, lasted_s: None) -> None:
-        self.name = f'{socket.gethostname()}:{os.getpid()}:' \
-                    f'{secrets.token_hex(4)}'
         self._engine = engine
         self._clock = clock
         self._require_token = require_token
@@ -115,14 +113,26 @@ class Conductor:
         self._stop = threading.Event()
         self._keep_days = keep_days
         self._deletes = bool(keep_days or keep_audit_days or keep_rows)
-        own = engine, self.name, clock, self._stop.is_set, elapsed
+        self._elapsed = elapsed
+        self._make_purging = functools.partial(
+            upkeep.make_purging, days=keep_days, audit_days=keep_audit_days,
+            rows=keep_rows)
+        self._thread: threading.Thread | None = None
+        self._reported = reported
+        self._begin_process()
+
+    def _begin_process(self) -> None:
+        """Give this process a name of its own, and parts in the work that
+        one of all conductors does."""
+        self._process = os.getpid()
+        self.name = (f'{socket.gethostname()}:{self._process}:'
+                     f'{secrets.token_hex(4)}')
+        own = (self._engine, self.name, self._clock, self._stop.is_set,
+               self._elapsed)
         self.advancing = upkeep.make_advancing(*own)
         self.specs = specs.make_periodic(*own)
         self.estimates = estimates.make_periodic(*own)
-        self.purging = upkeep.make_purging(
-            *own, days=keep_days, audit_days=keep_audit_days, rows=keep_rows)
-        self._thread: threading.Thread | None = None
-        self._reported = reported
+        self.purging = self._make_purging(*own)
 
     def answer(self, data: bytes, authenticated: str | None = None,
                address: str = '') -> bytes:
@@ -330,6 +340,8 @@ class Conductor:
         be called again: after a fork the thread is gone."""
         if self._thread is not None and self._thread.is_alive():
             return
+        if self._process != os.getpid():
+            self._begin_process()
         if self._keep_days:
             LOG.info('what is over is deleted after %d days',
                      self._keep_days)

@@ -149,8 +149,8 @@ def sync(connection: reports.Connection, report: Report, now: float,
         reports.update_host(connection, host.id, {
             'boot_id': report.boot_id, 'version': report.facts.version,
             'enforcing': report.facts.enforcing, 'facts': facts,
-            'background': hours.background(connection, host, now,
-                                           facts.get('used', {})),
+            'background': hours.background(
+                connection, host, now, report.sent_s, facts.get('used', {})),
             'workloads_digest': digest,
             'last_seen_s': now, 'removed_s': None})
     return Answer(acknowledged=acknowledged, workloads_digest=digest,

@@ -58,11 +58,22 @@ def context(load: Callable[[], dict[str, Any]], *, request: Any = None,
     return values
 
 
-def of_tab(tab: tabs.Tab, request: Any, load: Callable[[], dict[str, Any]]
-           ) -> dict[str, Any]:
-    """Return what a tab is rendered with; see :func:`context`."""
-    return context(load, request=request,
-                   refresh_url=tab_url(request, tab.get_id()))
+class Tab(tabs.Tab):
+    """A tab of operators, which is loaded when it is opened."""
+
+    preload = False
+
+    def values(self, request: Any) -> dict[str, Any]:
+        """Return the context of the tab; see :func:`context`."""
+        raise NotImplementedError
+
+    def get_template_name(self, request: Any) -> str:
+        return f'interference/admin/{self.slug}.html'
+
+    def get_context_data(self, request: Any, **kwargs: Any
+                         ) -> dict[str, Any]:
+        return context(lambda: self.values(request), request=request,
+                       refresh_url=tab_url(request, self.get_id()))
 
 
 class View(views.HorizonTemplateView):

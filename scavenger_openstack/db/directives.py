@@ -67,14 +67,15 @@ class Override(NamedTuple):
 class Wanted(NamedTuple):
     """All that operators want of the cloud.
 
-    ``switches`` is by (scope, target), ``rules`` by
-    (kind, scope, target), ``overrides`` by host id.  ``specs`` is another
-    number when specs have changed, 0 before the first.  ``settings`` are
-    those of each aggregate that has some, ``services`` the hosts with a
-    compute service of Nova.  ``profilings`` are rows by host id.
+    ``switches`` is by (scope, target), ``switched`` has the hosts with one,
+    ``rules`` is by (kind, scope, target), ``overrides`` by host id.
+    ``specs`` is another number when specs have changed, 0 before the first.
+    ``settings`` are those of each aggregate that has some, ``services`` the
+    hosts with a compute service of Nova.  ``profilings`` are rows by host id.
     """
 
     switches: dict[tuple[str, str], Switch] = {}
+    switched: ByHost = ByHost()
     aggregates: ByHost = ByHost()
     rules: dict[tuple[str, str, str], Rule] = {}
     overrides: dict[int, tuple[Override, ...]] = {}
@@ -103,9 +104,10 @@ class Wanted(NamedTuple):
 
     def scopes(self, host: str) -> list[tuple[str, str]]:
         """The scopes and targets that a host is in, the widest first."""
-        return [('cloud', ''), *(('aggregate', name) for name
-                                  in self.aggregates.of(host)),
-                ('host', host)]
+        return [('cloud', ''), *(
+            (scope, name) for scope, names in (
+                ('aggregate', self.aggregates), ('host', self.switched))
+            for name in names.of(host))]
 
     def protection(self, host: str) -> tuple[bool, str]:
         """Return whether limits may be set on a host, and why not: the widest
@@ -122,15 +124,9 @@ class Wanted(NamedTuple):
 def of_host(connection: sa.Connection, host: str) -> Wanted:
     """The switches, aggregates and settings that concern one host."""
     names = aggregates.by_host(connection).of(host)
-    switches, common = tables.switches.c, tables.aggregate_settings.c
-    wanted = Wanted(aggregates=aggregates.ByHost({host: names}))
-    return wanted._replace(
-        switches={(scope, target): Switch(*switch) for scope, target, *switch
-                  in connection.execute(sa.select(
-                      switches.scope, switches.target, switches.protection,
-                      switches.reason, switches.caps_per_minute).where(
-                          sa.tuple_(switches.scope, switches.target).in_(
-                              wanted.scopes(host))))},
+    common = tables.aggregate_settings.c
+    return Wanted(
+        *_switches(connection), ByHost({host: names}),
         settings=dict(connection.execute(sa.select(
             common.aggregate, common.settings).where(
                 common.aggregate.in_(names))).tuples().all()))
@@ -138,14 +134,9 @@ def of_host(connection: sa.Connection, host: str) -> Wanted:
 
 def wanted(connection: sa.Connection, now: float) -> Wanted:
     """Read it all; of overrides those that have not expired."""
-    switches, rules = tables.switches.c, tables.rules.c
-    common = tables.aggregate_settings.c
+    rules, common = tables.rules.c, tables.aggregate_settings.c
     return Wanted(
-        {(scope, target): Switch(*switch) for scope, target, *switch
-         in connection.execute(sa.select(
-             switches.scope, switches.target, switches.protection,
-             switches.reason, switches.caps_per_minute))},
-        aggregates.by_host(connection),
+        *_switches(connection), aggregates.by_host(connection),
         {(kind, scope, target): Rule(*rule) for kind, scope, target, *rule
          in connection.execute(sa.select(
              rules.kind, rules.scope, rules.target, rules.value,
@@ -157,6 +148,20 @@ def wanted(connection: sa.Connection, now: float) -> Wanted:
         services=services.index(connection),
         profilings={row['host_id']: row for row
                     in profilings.unfinished(connection, now)})
+
+
+def _switches(connection: sa.Connection
+              ) -> tuple[dict[tuple[str, str], Switch], ByHost]:
+    """Return all switches, and those of hosts by each name that these may
+    have: one that is off must not miss a host which has just got its domain,
+    or lost it."""
+    table = tables.switches.c
+    switches = {(scope, target): Switch(*switch) for scope, target, *switch
+                in connection.execute(sa.select(
+                    table.scope, table.target, table.protection, table.reason,
+                    table.caps_per_minute))}
+    return switches, ByHost({target: (target,) for scope, target in switches
+                             if scope == 'host'})
 
 
 def hosts(connection: sa.Connection, now: float, since_s: float, host: str

@@ -113,5 +113,5 @@ def is_background(row: Row) -> bool:
 
 def works(connection: sa.Connection, now: float) -> bool:
     """Return whether a conductor carries them out."""
-    return connection.execute(sa.select(_C.name).where(
-        _C.name == CLAIM, _C.expires_s > now)).first() is not None
+    return rows.is_any(connection, sa.select(_C.name).where(
+        _C.name == CLAIM, _C.expires_s > now))

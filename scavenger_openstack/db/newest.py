@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What workloads are, or last were, by host and name."""
+"""What workloads are, or last were, by host and name or by instance."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from collections.abc import Iterable
 from collections.abc import Iterator
 import functools
 from typing import Any
@@ -18,6 +17,7 @@ from scavenger_openstack.db import tables
 from scavenger_openstack.types import Priority
 
 _W = tables.workloads.c
+_KEY = 'host_id', 'name'
 _SHOWN = (_W.host_id, _W.name, _W.instance, _W.project, _W.application,
           _W.display_name, _W.priority, _W.flavor)
 
@@ -32,41 +32,48 @@ def identities(connection: sa.Connection, host_id: int,
                 (host_id, name) for name in names})}
 
 
-def workloads(connection: sa.Connection, pairs: Collection[tuple[int, str]]
-              ) -> Iterator[Any]:
+def workloads(connection: sa.Connection, keys: Collection[tuple[Any, ...]],
+              columns: tuple[str, ...] = _KEY) -> Iterator[Any]:
     """The newest row of each host and name, of which there may be one for
     each minute of a month: that of the workload that is there, else that of
-    the one that ended last."""
-    there: set[tuple[int, str]] = set()
-    for some in rows.batches(sorted(set(pairs))):
-        for row in connection.execute(sa.select(*_SHOWN).where(_among(some))
-                                      .order_by(_W.id)):
-            there.add((row.host_id, row.name))
+    the one that ended last.
+
+    :param columns: those of a key, if it is another; a key may then have
+        several rows, the newest last
+    """
+    there: set[tuple[Any, ...]] = set()
+    for some in rows.batches(sorted(set(keys))):
+        for row in connection.execute(sa.select(*_SHOWN).where(
+                _among(some, columns)).order_by(_W.id)):
+            there.add(tuple(getattr(row, column) for column in columns))
             yield row
-    for some in rows.batches(sorted(set(pairs) - there)):
-        values: dict[str, Any] = {}
-        for number, (host_id, name) in enumerate(some):
-            values |= {f'h{number}': host_id, f'n{number}': name}
-        yield from connection.execute(_ended_last(len(some)), values)
+    for some in rows.batches(sorted(set(keys) - there)):
+        yield from connection.execute(_ended_last(columns, len(some)), {
+            f'{column}{number}': value for number, key in enumerate(some)
+            for column, value in zip(columns, key, strict=True)})
 
 
 @functools.cache
-def _ended_last(count: int) -> sa.TextClause:
-    """For so many hosts and names: as a text, since an expression of so many
-    parts takes longer to make than to run."""
-    columns = ', '.join(column.name for column in _SHOWN)
+def _ended_last(columns: tuple[str, ...], count: int) -> sa.TextClause:
+    """For so many keys: as a text, since an expression of so many parts takes
+    longer to make than to run."""
+    shown = ', '.join(column.name for column in _SHOWN)
     return sa.text(' UNION ALL '.join(
-        f'SELECT * FROM (SELECT {columns} FROM workloads WHERE host_id = '
-        f':h{number} AND name = :n{number} ORDER BY until_s DESC LIMIT 1) '
-        f'AS one{number}' for number in range(count)))
+        f'SELECT * FROM (SELECT {shown} FROM workloads WHERE ' + ' AND '.join(
+            f'{column} = :{column}{number}' for column in columns)
+        + f' ORDER BY until_s DESC LIMIT 1) AS one{number}'
+        for number in range(count)))
 
 
-def _among(pairs: Iterable[tuple[int, str]]) -> sa.ColumnElement[bool]:
-    """The condition that a workload is there and (host, name) is one of
-    these, as ranges of one index."""
-    names: dict[int, list[str]] = {}
-    for host_id, name in pairs:
-        names.setdefault(host_id, []).append(name)
-    return sa.or_(*(sa.and_(_W.host_id == host_id, _W.name.in_(some),
-                            _W.until_s.is_(None))
-                    for host_id, some in names.items()))
+def _among(keys: Collection[tuple[Any, ...]], columns: tuple[str, ...]
+           ) -> sa.ColumnElement[bool]:
+    """The condition that a workload is there and has one of these keys, as
+    ranges of one index."""
+    last: dict[tuple[Any, ...], list[Any]] = {}
+    for *first, value in keys:
+        last.setdefault(tuple(first), []).append(value)
+    return sa.or_(*(sa.and_(
+        *(_W[column] == value
+          for column, value in zip(columns, first, strict=False)),
+        _W[columns[-1]].in_(some), _W.until_s.is_(None))
+        for first, some in last.items()))

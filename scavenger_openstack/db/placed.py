@@ -95,8 +95,8 @@ def elsewhere(connection: sa.Connection, host_id: int, host: str,
               ) -> Iterator[tuple[str, str]]:
     """Return the instances that Nova has placed on another host and this host
     has claimed since before then, with that other host."""
-    if not connection.execute(sa.select(_C.name).where(
-            _C.name == READ, _C.expires_s > now)).first():
+    if not rows.is_any(connection, sa.select(_C.name).where(
+            _C.name == READ, _C.expires_s > now)):
         return
     for some in rows.batches(sorted(instances)):
         yield from connection.execute(

@@ -111,7 +111,6 @@ def run(engine: sa.Engine, *, now_s: float, older_than_s: float,
     :param audit_older_than_s: as for :func:`steps`
     :param progress: is called after each transaction with a table and how
         many of its rows are deleted so far
-    :param stopped: whether to begin no other transaction
     :param batch: rows of the main table of one transaction
     """
     deleted = {name: 0 for rule in RULES for name in _names(rule)}

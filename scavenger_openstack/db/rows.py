@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -45,20 +46,24 @@ def newest(connection: sa.Connection, query: sa.Select, table: sa.Table,
     :param after: the last id of the page before
     :param ended: and ``over``: see :func:`.paging.newest`
     """
-    return of_ids(connection, query, table.c.id, paging.newest(
-        connection, table, wanted, limit=limit, where=where, ended=ended,
-        over=over,
-        after=None if after is None else (after,)))
+    return of_ids(connection, query, table.c.id, functools.partial(
+        paging.newest, connection, table, wanted, limit=limit, where=where,
+        ended=ended, over=over, after=None if after is None else (after,)))
 
 
 def of_ids(connection: sa.Connection, query: sa.Select, id_: sa.Column,
-           ids: Sequence[int]) -> list[Row]:
-    """The rows of these ids, in their order."""
-    if not ids:
-        return []
-    by_id = {row['id']: row
-             for row in rows(connection, query.where(id_.in_(ids)))}
-    return [by_id[row_id] for row_id in ids if row_id in by_id]
+           find: Callable[[], Sequence[int]]) -> list[Row]:
+    """The rows of the ids that ``find`` returns, in their order.
+
+    It is called again if one was deleted in between: a page that is shorter
+    is taken for the last.
+    """
+    while ids := find():
+        by_id = {row['id']: row
+                 for row in rows(connection, query.where(id_.in_(ids)))}
+        if by_id.keys() == set(ids):
+            return [by_id[row_id] for row_id in ids]
+    return []
 
 
 def rows(connection: sa.Connection, query: sa.Select) -> list[Row]:
@@ -70,6 +75,11 @@ def rows(connection: sa.Connection, query: sa.Select) -> list[Row]:
 def first(connection: sa.Connection, query: sa.Select) -> Row | None:
     row = connection.execute(query.limit(1)).mappings().first()
     return None if row is None else _plain(row)
+
+
+def is_any(connection: sa.Connection, query: sa.Select) -> bool:
+    """Return whether a query has a row."""
+    return connection.execute(query.limit(1)).first() is not None
 
 
 def equal(query: sa.Select, wanted: Mapping[sa.Column, Any]) -> sa.Select:

@@ -78,7 +78,6 @@ workloads = _table(
     sa.Index('ix_workloads_host', 'host_id', 'until_s', 'id'),
     sa.Index('ix_workloads_name', 'host_id', 'name', 'until_s'),
     sa.Index('ix_workloads_since', 'since_s'),
-    sa.Index('ix_workloads_instance', 'instance', 'id'),   # of few rows
     sa.Index('ix_workloads_until', 'until_s', 'id'),
     # For the sum of background vCPUs of all hosts, out of the index alone.
     sa.Index('ix_workloads_background', 'until_s', 'priority', 'host_id',
@@ -86,7 +85,7 @@ workloads = _table(
     # For whether an application of a project has so many.
     sa.Index('ix_workloads_task', 'application', 'project', 'until_s', 'id'),
     *(sa.Index(f'ix_workloads_{name}_until', name, 'until_s', 'id')
-      for name in ('project', 'application', 'priority')))
+      for name in ('instance', 'project', 'application', 'priority')))
 
 incidents = _table(
     'incidents', _id(), _host(),

@@ -42,9 +42,8 @@ def instance(app: shell.OpenStackShell, text: str) -> str:
     if not text or fit.is_uuid(text):
         return text
     if _has_keystone(app):
-        return _id(text, 'instance', lambda connection: (
-            connection.compute.find_server(text, ignore_missing=True,
-                                           all_projects=True)), app)
+        return _id(text, 'instance', lambda connection: _server(
+            connection, text), app)
     rows, _ = plugin.client_of(app).listing('workloads')
     return _single(text, 'instance', sorted({
         row['instance'] for row in rows
@@ -85,6 +84,17 @@ def _id(text: str, noun: str, find: Callable[[Any], Any],
             f'The {noun} {printable(text)} cannot be looked up by its name, '
             f'give its id: {printable(str(exc))}') from exc
     return _single(text, noun, [] if resource is None else [resource.id])
+
+
+def _server(connection: Any, text: str) -> Any:
+    """Return an instance of any project, or of the caller's where it may not
+    see others; ``None`` for none."""
+    from openstack import exceptions as sdk_exceptions
+    try:
+        return connection.compute.find_server(text, ignore_missing=True,
+                                              all_projects=True)
+    except sdk_exceptions.ForbiddenException:
+        return connection.compute.find_server(text, ignore_missing=True)
 
 
 def _single(text: str, noun: str, ids: list[str]) -> str:

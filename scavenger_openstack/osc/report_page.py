@@ -10,9 +10,9 @@ import html
 from typing import Any
 
 from scavenger_openstack.osc import table
-from scavenger_openstack.osc.terminal import printable
 from scavenger_openstack.plot import page as html_page
 from scavenger_openstack.plot import shapes
+from scavenger_openstack.types import printable
 
 MOST_BARS = 20
 ROW, LEFT, WIDTH = 22, 260, 760

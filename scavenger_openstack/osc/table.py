@@ -219,7 +219,7 @@ def write_page(path: str, page: str) -> None:
     :raises CommandError: that is not possible.
     """
     try:
-        with open(path, 'w') as file:
+        with open(path, 'w', encoding='utf-8') as file:
             file.write(page)
     except (OSError, ValueError) as exc:
         raise exceptions.CommandError(printable(

@@ -50,7 +50,7 @@ def _create() -> Callable[..., Iterable[bytes]]:
 
     def leaders() -> list[leader.Leader]:
         watchers = [silence.make_leader(engine, conf.api.silent_s,
-                                        f'{conductor.name}:{os.getpid()}')]
+                                        conductor.name)]
         metrics.follow(watchers)
         return watchers
 

@@ -43,8 +43,8 @@ FIELDS = {
 
 def show(call: Call, connection: Any) -> dict[str, Any]:
     name = call.path['aggregate']
-    return _shown(connection, name, settings_of(
-        aggregates.settings(connection, name)))
+    row = aggregates.settings(connection, name)
+    return _shown(connection, name, row, settings_of(row))
 
 
 def settings_of(row: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def change(call: Call, connection: Any) -> dict[str, Any]:
     before = settings_of(row)
     allowed = call.body.get('profiling', before['profiling'])
     after = {**hosts.changed(before, call.body), 'profiling': bool(allowed)}
-    shown = _shown(connection, name, after)
+    shown = _shown(connection, name, row, after)
     if after != before:
         aggregates.set_settings(connection, name, after, new=row is None)
         call.record(connection, 'aggregate.update', name, before=before,
@@ -70,14 +70,15 @@ def change(call: Call, connection: Any) -> dict[str, Any]:
     return shown
 
 
-def _shown(connection: Any, name: str, settings: dict[str, Any]
-           ) -> dict[str, Any]:
+def _shown(connection: Any, name: str, row: Mapping[str, Any] | None,
+           settings: dict[str, Any]) -> dict[str, Any]:
     """Return an aggregate as the API shows it.
 
-    :raises Fault: 404, no host is in it.
+    :param row: what was set for it, perhaps when it had hosts
+    :raises Fault: 404, no host is in it, and nothing is set.
     """
-    there = aggregates.hosts(connection, name).get(name)
-    if not there:
+    there = aggregates.hosts(connection, name).get(name, [])
+    if not there and row is None:
         raise faults.missing('aggregate', name, aggregates.names(connection))
     return {'aggregate': {
         'name': name, 'hosts': there, 'settings': settings,

@@ -102,23 +102,20 @@ WISH = schemas.fields({
 
 def list_(call: Call, connection: Any) -> dict[str, Any]:
     query = call.query
-    project = call.only(policies.CAPS_ALL, policies.CAPS_LIST)
-    if project is not None:
-        call.hide(HIDDEN_FILTERS, FILTERS)
+    reader = call.only(policies.CAPS_ALL, policies.CAPS_LIST,
+                       HIDDEN_FILTERS, FILTERS)
     page = caps.page(
         connection, host_id=hosts.existing_id(connection, query.get('host')),
-        project=query.get('project') if project is None else project,
-        instance=query.get('instance'),
+        project=call.project, instance=query.get('instance'),
         knob=query.get('knob'), in_force=query.get('in_force', True),
-        after=call.after_row(connection, project, [str, str, int], caps.id_of),
+        after=call.after_row(connection, [str, str, int], caps.id_of),
         limit=call.limit + 1)
     shown = iter(shapes(connection, page, call.now_s))
-    if project is None:
-        return call.page(page, lambda row: next(shown))
-    return call.page(page, lambda row: {
-        **next(shown), **HIDDEN, **hidden_cpus(row['knob'])},
-                     lambda row: [row['instance'], row['knob'],
-                                  round(1e3 * row['set_s'])])
+    return call.page(
+        page, lambda row: next(shown) if reader is None else {
+            **next(shown), **HIDDEN, **hidden_cpus(row['knob'])},
+        own=lambda row: [row['instance'], row['knob'],
+                         round(1e3 * row['set_s'])])
 
 
 def hidden_cpus(knob: str) -> dict[str, None]:

@@ -66,23 +66,19 @@ WISH = schemas.fields(
 
 def list_(call: Call, connection: Any) -> dict[str, Any]:
     query = call.query
-    project = call.only(policies.EVICTIONS_ALL, policies.EVICTIONS_LIST)
-    if project is not None:
-        call.hide(HIDDEN_FILTERS, FILTERS)
+    reader = call.only(policies.EVICTIONS_ALL, policies.EVICTIONS_LIST,
+                       HIDDEN_FILTERS, FILTERS)
     host = query.get('host')
-    hosts.existing_id(connection, host)
-    row = None if host is None else db_hosts.by_name(connection, host)
     page = evictions.page(
         connection, instance=query.get('instance'),
-        host=row['name'] if row else host,
-        project=query.get('project') if project is None else project,
-        state=query.get('state'),
-        after=call.after_row(connection, project, [str], evictions.id_of),
+        host=host and hosts.existing(connection, host, 'host')['name'],
+        project=call.project, state=query.get('state'),
+        after=call.after_row(connection, [str], evictions.id_of),
         limit=call.limit + 1)
     names = instance_names.of(connection, *(row['instance'] for row in page))
     return call.page(page, lambda row: {
-        **_shape(row, names), **(HIDDEN if project is not None else {})},
-        lambda row: [row['id'] if project is None else row['uuid']])
+        **_shape(row, names), **(HIDDEN if reader is not None else {})},
+        own=lambda row: [row['uuid']])
 
 
 def show(call: Call, connection: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+import math
 from typing import Any
 
 from scavenger_openstack.api.call import Call
@@ -30,10 +31,6 @@ from scavenger_openstack.text import iso
 from scavenger_openstack.wire import fit
 
 CAPS_MOST = 100
-
-CAUSES = ('core', 'cache', 'memory_bandwidth', 'disk', 'link', 'memory',
-          'own_limit', 'overcommitted', 'eviction', 'unknown')
-"""Those of the controllers, and of the policy of evictions."""
 
 FILTERS = {
     'host': schemas.NAME,
@@ -119,13 +116,11 @@ SHOWN = {**FIELDS,
 
 def list_(call: Call, connection: Any) -> dict[str, Any]:
     query = call.query
-    project = call.only(policies.INCIDENTS_ALL, policies.INCIDENTS_LIST)
-    if project is not None:
-        call.hide(HIDDEN_FILTERS, FILTERS)
+    project = call.only(policies.INCIDENTS_ALL, policies.INCIDENTS_LIST,
+                        HIDDEN_FILTERS, FILTERS)
     page = incidents.page(
         connection, host_id=hosts.existing_id(connection, query.get('host')),
-        project=query.get('project') if project is None else project,
-        **_either('victim', call.name('victim')),
+        project=call.project, **_either('victim', call.name('victim')),
         **_either('antagonist', call.name('antagonist')),
         cause=query.get('cause'), outcome=query.get('outcome'),
         evidence_kind=query.get('evidence_kind'),
@@ -133,7 +128,7 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
         after=_after(call, connection, project), limit=call.limit + 1)
     if not page:
         validation.check_word(
-            query.get('cause'), 'cause', CAUSES, lambda cause: (
+            query.get('cause'), 'cause', grounds.CAUSES, lambda cause: (
                 project is None and incidents.has_cause(connection, cause)))
     shown = page[:call.limit]
     suspects = incidents.suspects(
@@ -141,7 +136,7 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     names = _names(connection, shown, suspects)
     return call.page(
         page, lambda row: _shape(row, suspects[row['id']], names, project),
-        lambda row: [row['uuid']])
+        lambda row: [row['uuid'], math.ceil(1e6 * row['begun_s'])])
 
 
 def show(call: Call, connection: Any) -> dict[str, Any]:
@@ -155,8 +150,8 @@ def show(call: Call, connection: Any) -> dict[str, Any]:
     names = _names(connection, [row], suspects)
     all_suspects = suspects[row['id']]
     limits = caps.shapes(connection, db_caps.of_incident(
-        connection, row['host_id'], row['uuid'], CAPS_MOST), call.now_s,
-        caps.STEPPED)
+        connection, row['host_id'], row['uuid'], row['begun_s'], CAPS_MOST),
+        call.now_s, caps.STEPPED)
     own = {row['victim'], *(suspect['workload'] for suspect in all_suspects
                             if suspect['project'] == project)}
     visible = [suspect for suspect in all_suspects
@@ -194,11 +189,10 @@ def _after(call: Call, connection: Any, project: str | None
     if text is None:
         return None
     # Not the id of the row, which would tell how many there are.
-    row = incidents.show(connection, markers.read(
-        text, call.noun, [str])[0], project)
-    if row is None:
-        raise faults.bad('marker is of an incident that is gone.', 'marker')
-    return row['begun_s'], row['id']
+    uuid, begun_us = markers.read(text, call.noun, [str, int])
+    # One may be gone: then those that began with it come again.
+    return (incidents.place(connection, uuid, project)
+            or (begun_us / 1e6, markers.MOST))
 
 
 def _names(connection: Any, rows: Iterable[Mapping[str, Any]],

@@ -87,17 +87,16 @@ WISH = schemas.fields({**DOCUMENT, 'reason': schemas.REASON}, 'project',
 
 def list_(call: Call, connection: Any) -> dict[str, Any]:
     query = call.query
-    reader = call.only(policies.PROFILES_ALL, policies.PROFILES_LIST)
-    if reader is not None:
-        call.hide(HIDDEN_FILTERS, FILTERS)
+    reader = call.only(policies.PROFILES_ALL, policies.PROFILES_LIST,
+                       HIDDEN_FILTERS, FILTERS)
     rows = profiles.page(
         connection, kind=query.get('kind'), target=call.name('target'),
         project=query.get('project'), reader=reader,
-        after=call.after_row(connection, reader, [str], profiles.id_of),
+        after=call.after_row(connection, [str, int], profiles.id_of),
         limit=call.limit + 1)
     return call.page(rows, functools.partial(_shape, reader=reader),
-                     lambda row: [row['id'] if reader is None
-                                  else row['uuid']])
+                     own=lambda row: [row['uuid'],
+                                      round(1e3 * row['created_s'])])
 
 
 def show(call: Call, connection: Any) -> dict[str, Any]:

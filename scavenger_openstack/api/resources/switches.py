@@ -115,11 +115,13 @@ def _set(call: Call, connection: Any, **values: Any
     elif not target:
         raise faults.bad('target is missing.', 'target',
                          f'the name of the {scope}')
-    elif scope == 'host':
-        target = hosts.existing(connection, target, 'target')['name']
-    else:
-        hosts.aggregate(connection, target, 'target')
     before = switches.of(connection, scope, target, lock=True)
+    # One that is there may be of what has lost its hosts, or has another name.
+    if scope == 'host' and before is None:
+        target = hosts.existing(connection, target, 'target')['name']
+        before = switches.of(connection, scope, target, lock=True)
+    elif scope == 'aggregate' and before is None:
+        hosts.aggregate(connection, target, 'target')
     switches.put(connection, scope, target, before, **values)
     after = switches.of(connection, scope, target)
     assert after is not None

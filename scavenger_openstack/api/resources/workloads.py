@@ -72,9 +72,8 @@ FIELDS = {
 
 def list_(call: Call, connection: Any) -> dict[str, Any]:
     query = call.query
-    project = call.only(policies.WORKLOADS_ALL, policies.WORKLOADS_LIST)
-    if project is not None:
-        call.hide(HIDDEN_FILTERS, FILTERS)
+    project = call.only(policies.WORKLOADS_ALL, policies.WORKLOADS_LIST,
+                        HIDDEN_FILTERS, FILTERS)
     if 'name' in query and 'host' not in query:
         raise faults.bad('name is of a workload on one host.', 'host',
                          'the name of a host in /v1/hosts')
@@ -84,19 +83,18 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
                          'limit', f'from 1 to {LIMITS_MOST}')
     page = workloads.page(
         connection, host_id=hosts.existing_id(connection, query.get('host')),
-        project=query.get('project') if project is None else project,
-        name=call.name('name'), instance=query.get('instance'),
+        project=call.project, name=call.name('name'),
+        instance=query.get('instance'),
         application=call.name('application'),
         priority=query.get('priority'), gone=query.get('gone', False),
-        after=call.after_row(connection, project, [str, int], workloads.id_of),
+        after=call.after_row(connection, [str, int], workloads.id_of),
         limit=call.limit + 1)
     limits = caps.of_instances(
         connection, [row['instance'] for row in page],
         call.now_s - LIMITS_S, call.now_s) if with_limits else None
     return call.page(
-        page, lambda row: _shape(row, limits, project), lambda row: [
-            row['id']] if project is None else [
-                row['instance'], round(1e3 * row['since_s'])])
+        page, lambda row: _shape(row, limits, project),
+        own=lambda row: [row['instance'], round(1e3 * row['since_s'])])
 
 
 def _shape(row: Mapping[str, Any],

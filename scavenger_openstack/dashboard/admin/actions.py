@@ -14,7 +14,6 @@ from horizon import messages
 
 from scavenger_openstack.dashboard.admin import forms as admin_forms
 from scavenger_openstack.dashboard.admin import views
-from scavenger_openstack.dashboard import client
 from scavenger_openstack.dashboard import names
 
 CHECK, DO = 'check', 'do'
@@ -28,12 +27,10 @@ class Exempt(forms.SelfHandlingForm):
                                    'the audit.'))
 
     def handle(self, request: Any, data: dict[str, Any]) -> bool:
-        try:
-            client.send(request, 'POST', client.path_of('exemptions'), {
-                'scope': 'instance', 'target': data['instance'],
-                'reason': data['reason']})
-        except client.Problem as problem:
-            self.api_error(admin_forms.uncertain(problem))
+        if admin_forms.sent(
+                self, request, 'POST', ('exemptions',), {
+                    'scope': 'instance', 'target': data['instance'],
+                    'reason': data['reason']}) is None:
             return False
         messages.success(request, gettext(
             '%(instance)s is exempt: its limits are removed with the next '
@@ -57,18 +54,15 @@ class Evict(forms.SelfHandlingForm):
                                    'audit.'))
 
     def handle(self, request: Any, data: dict[str, Any]) -> bool:
-        try:
-            answer = client.send(
-                request, 'POST', client.path_of('evictions'), {
-                    'instance': data['instance'], 'how': data['how'],
-                    'reason': data['reason'],
-                    'dry_run': data['what'] == CHECK})
-        except client.Problem as problem:
-            self.api_error(admin_forms.uncertain(problem))
+        answer = admin_forms.sent(
+            self, request, 'POST', ('evictions',), {
+                'instance': data['instance'], 'how': data['how'],
+                'reason': data['reason'], 'dry_run': data['what'] == CHECK})
+        if answer is None:
             return False
         if data['what'] == CHECK:
             # The form stays: the same may be done next.
-            detail = ((answer or {}).get('eviction') or {}).get('detail')
+            detail = (answer.get('eviction') or {}).get('detail')
             self.api_error(gettext('Checked: %(detail)s.') % {
                 'detail': names.shown(detail or gettext('it can be '
                                                             'done'))})
@@ -86,11 +80,9 @@ class Delete(forms.SelfHandlingForm):
     reason = admin_forms.reason_field(_('Kept in the audit.'))
 
     def handle(self, request: Any, data: dict[str, Any]) -> bool:
-        try:
-            client.send(request, 'DELETE', client.path_of(
-                'profiles', data['profile']), reason=data['reason'])
-        except client.Problem as problem:
-            self.api_error(admin_forms.uncertain(problem))
+        if admin_forms.sent(
+                self, request, 'DELETE', ('profiles', data['profile']),
+                reason=data['reason']) is None:
             return False
         messages.success(request, gettext('The profile is deleted.'))
         return True

@@ -9,7 +9,6 @@ from typing import Any
 
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
-from horizon import tabs
 from openstack_dashboard import policy
 
 from scavenger_openstack.dashboard.admin import coverage
@@ -29,19 +28,15 @@ SORTS = {'interference_s': _('interference'), 'incidents': _('incidents'),
          'victims': _('victims')}
 
 
-class Antagonists(tabs.Tab):
+class Antagonists(fragment.Tab):
     """The workloads that disturbed most."""
 
     name = _('Antagonists')
     slug = 'antagonists'
-    template_name = 'interference/admin/antagonists.html'
-    preload = False
     policy_rules = (('interference', 'interference:antagonists:list'),)
 
-    def get_context_data(self, request: Any, **kwargs: Any
-                         ) -> dict[str, Any]:
-        return fragment.of_tab(
-            self, request, lambda: _load(request, self.get_id()))
+    def values(self, request: Any) -> dict[str, Any]:
+        return _load(request, self.get_id())
 
 
 def _load(request: Any, tab: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 import datetime
 from typing import Any
 
@@ -42,6 +43,22 @@ def uncertain(problem: client.Problem) -> str:
         return gettext('%s The change may have been made all the same: look '
                        'before you try again.') % problem
     return str(problem)
+
+
+def sent(form: forms.SelfHandlingForm, request: Any, method: str,
+         parts: Sequence[str], body: dict[str, Any] | None = None,
+         **query: Any) -> dict[str, Any] | None:
+    """Send a change; return the answer, ``None`` if there is none: then the
+    form says why.
+
+    :param parts: of the path
+    """
+    try:
+        return client.send(request, method, client.path_of(*parts), body,
+                           **query) or {}
+    except client.Problem as problem:
+        form.api_error(uncertain(problem))
+        return None
 
 
 class Choose(forms.SelfHandlingForm):
@@ -91,16 +108,14 @@ class SetLimit(Choose):
     def handle(self, request: Any, data: dict[str, Any]) -> bool:
         expires = timezone.now() + datetime.timedelta(
             hours=int(data['hours']))
-        try:
-            answer = client.send(
-                request, 'PUT', client.path_of(
-                    'caps', data['host'], data['knob'], data['workload']),
-                {'value': data['value'], 'reason': data['reason'],
-                 'expires_at': iso(expires.timestamp())})
-        except client.Problem as problem:
-            self.api_error(uncertain(problem))
+        answer = sent(
+            self, request, 'PUT',
+            ('caps', data['host'], data['knob'], data['workload']),
+            {'value': data['value'], 'reason': data['reason'],
+             'expires_at': iso(expires.timestamp())})
+        if answer is None:
             return False
-        override = (answer or {}).get('override') or {}
+        override = answer.get('override') or {}
         messages.success(request, gettext(
             '%(workload)s: %(limit)s (%(knob)s) is asked for; its host '
             'follows with its next report, within some 10 s.') % {
@@ -120,13 +135,9 @@ class UnsetLimit(forms.SelfHandlingForm):
     reason = reason_field(_('Kept in the audit.'))
 
     def handle(self, request: Any, data: dict[str, Any]) -> bool:
-        try:
-            client.send(
-                request, 'DELETE', client.path_of(
-                    'caps', data['host'], data['knob'], data['workload']),
-                reason=data['reason'])
-        except client.Problem as problem:
-            self.api_error(uncertain(problem))
+        if sent(self, request, 'DELETE',
+                ('caps', data['host'], data['knob'], data['workload']),
+                reason=data['reason']) is None:
             return False
         messages.success(request, gettext(
             'The override ends; the host follows with its next report, '
@@ -165,16 +176,12 @@ class Protection(forms.SelfHandlingForm):
         return data
 
     def handle(self, request: Any, data: dict[str, Any]) -> bool:
-        try:
-            answer = client.send(
-                request, 'PUT', client.path_of('protection'), {
-                    'scope': data['scope'], 'target': data['target'],
-                    'enabled': data['enabled'] == 'on',
-                    'reason': data['reason']})
-        except client.Problem as problem:
-            self.api_error(uncertain(problem))
+        answer = sent(self, request, 'PUT', ('protection',), {
+            'scope': data['scope'], 'target': data['target'],
+            'enabled': data['enabled'] == 'on', 'reason': data['reason']})
+        if answer is None:
             return False
-        counts = (answer or {}).get('protection') or {}
+        counts = answer.get('protection') or {}
         text = gettext('Protection is on again.') if data['enabled'] == 'on' \
             else gettext('Protection is off.')
         messages.success(request, gettext(

@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.utils.translation import gettext_lazy as _
-from horizon import tabs
 
 from scavenger_openstack.dashboard import client
 from scavenger_openstack.dashboard import fragment
@@ -16,19 +15,15 @@ from scavenger_openstack.dashboard import rows
 ROWS = 30
 
 
-class Hosts(tabs.Tab):
+class Hosts(fragment.Tab):
     """The headroom of hosts, and what they do not measure."""
 
     name = _('Hosts')
     slug = 'hosts'
-    template_name = 'interference/admin/hosts.html'
-    preload = False
     policy_rules = (('interference', 'interference:hosts:list'),)
 
-    def get_context_data(self, request: Any, **kwargs: Any
-                         ) -> dict[str, Any]:
-        return fragment.of_tab(
-            self, request, lambda: _load(request, self.get_id()))
+    def values(self, request: Any) -> dict[str, Any]:
+        return _load(request, self.get_id())
 
 
 def _load(request: Any, tab: str) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from django import urls
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
-from horizon import tabs
 from openstack_dashboard import policy
 
 from scavenger_openstack.command_line import duration_s
@@ -22,14 +21,12 @@ from scavenger_openstack.dashboard import client
 from scavenger_openstack.dashboard import fragment
 from scavenger_openstack.dashboard import incident as incident_page
 from scavenger_openstack.dashboard import names
+from scavenger_openstack import grounds
 from scavenger_openstack.text import iso
 
 PAGE = 50
 
 TAB = 'interference__incidents'
-
-CAUSES = ('core', 'cache', 'memory_bandwidth', 'disk', 'own_limit',
-          'overcommitted', 'eviction', 'unknown')
 
 FILTERS = ('host', 'project', 'victim', 'antagonist', 'cause', 'outcome',
            'evidence_kind', 'since', 'until')
@@ -38,23 +35,24 @@ FILTERS = ('host', 'project', 'victim', 'antagonist', 'cause', 'outcome',
 TIMES = ('since', 'until')
 
 
-class Incidents(tabs.Tab):
+class Incidents(fragment.Tab):
     """Incidents, with filters in the URL."""
 
     name = gettext_lazy('Incidents')
     slug = 'incidents'
-    template_name = 'interference/admin/incidents.html'
-    preload = False
     policy_rules = (('interference', 'interference:incidents:all'),)
+
+    def values(self, request: Any) -> dict[str, Any]:
+        return load(request, filters(request.GET))
 
     def get_context_data(self, request: Any, **kwargs: Any
                          ) -> dict[str, Any]:
         chosen = filters(request.GET)
-        return {**fragment.of_tab(self, request,
-                                  lambda: load(request, chosen)),
+        return {**super().get_context_data(request, **kwargs),
                 'chosen': chosen, 'tab': self.get_id(),
                 'filtered': bool(chosen),
-                'causes': CAUSES, 'outcomes': incident_page.OUTCOMES.items(),
+                'causes': grounds.CAUSES,
+                'outcomes': incident_page.OUTCOMES.items(),
                 'kinds': [(str(kind), title) for kind, (title, _words)
                           in incident_page.KINDS.items()],
                 'inputs': INPUTS}

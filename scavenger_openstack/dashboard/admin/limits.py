@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.utils.translation import gettext_lazy as _
-from horizon import tabs
 from openstack_dashboard import policy
 
 from scavenger_openstack.dashboard.admin import coverage
@@ -23,19 +22,15 @@ NOT_SETTABLE = tuple(knob for knob in Knob if knob not in OVERRIDABLE)
 """On these agents follow no override."""
 
 
-class Limits(tabs.Tab):
+class Limits(fragment.Tab):
     """Limits in force and past, and overrides."""
 
     name = _('Limits')
     slug = 'limits'
-    template_name = 'interference/admin/limits.html'
-    preload = False
     policy_rules = (('interference', 'interference:caps:all'),)
 
-    def get_context_data(self, request: Any, **kwargs: Any
-                         ) -> dict[str, Any]:
-        return fragment.of_tab(
-            self, request, lambda: _load(request, self.get_id()))
+    def values(self, request: Any) -> dict[str, Any]:
+        return _load(request, self.get_id())
 
 
 def _load(request: Any, tab: str) -> dict[str, Any]:

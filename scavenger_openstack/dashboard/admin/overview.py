@@ -8,7 +8,6 @@ from typing import Any
 
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
-from horizon import tabs
 from openstack_dashboard import policy
 
 from scavenger_openstack import amounts
@@ -29,18 +28,15 @@ GRADES = {
     '': _('not known')}
 
 
-class Overview(tabs.Tab):
+class Overview(fragment.Tab):
     """The state of the cloud at a glance."""
 
     name = _('Overview')
     slug = 'overview'
-    template_name = 'interference/admin/overview.html'
-    preload = False
     policy_rules = (('interference', 'interference:summary:show'),)
 
-    def get_context_data(self, request: Any, **kwargs: Any
-                         ) -> dict[str, Any]:
-        return fragment.of_tab(self, request, lambda: _load(request))
+    def values(self, request: Any) -> dict[str, Any]:
+        return _load(request)
 
 
 def _load(request: Any) -> dict[str, Any]:

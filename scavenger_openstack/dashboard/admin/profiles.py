@@ -8,7 +8,6 @@ from typing import Any
 
 from django import urls
 from django.utils.translation import gettext_lazy as _
-from horizon import tabs
 from openstack_dashboard import policy
 
 from scavenger_openstack.dashboard import fragment
@@ -17,20 +16,16 @@ from scavenger_openstack.dashboard import profiles
 TAB = 'interference__profiles'
 
 
-class Profiles(tabs.Tab):
+class Profiles(fragment.Tab):
     """The interference that applications, flavors and images tolerate and
     cause."""
 
     name = _('Profiles')
     slug = 'profiles'
-    template_name = 'interference/admin/profiles.html'
-    preload = False
     policy_rules = (('interference', 'interference:profiles:all'),)
 
-    def get_context_data(self, request: Any, **kwargs: Any
-                         ) -> dict[str, Any]:
-        return fragment.of_tab(
-            self, request, lambda: _load(request, self.get_id()))
+    def values(self, request: Any) -> dict[str, Any]:
+        return _load(request, self.get_id())
 
 
 def _load(request: Any, tab: str) -> dict[str, Any]:

@@ -216,12 +216,10 @@ def _record(connection: sa.Connection, actor: str, name: str, before: Members,
     long."""
     had, has = set(before.hosts), set(after.hosts)
     changes = {'added': sorted(has - had), 'removed': sorted(had - has)}
-    audit.add(connection, time_s=now_s, actor=actor, project='',
-              request_id='', action='aggregate.set', target=name,
-              before={'hosts': len(had)},
+    audit.add(connection, time_s=now_s, actor=actor, action='aggregate.set',
+              target=name, before={'hosts': len(had)},
               after={'hosts': len(has), **{
-                  what: some for what, some in changes.items() if some}},
-              reason='')
+                  what: some for what, some in changes.items() if some}})
 
 
 def unknown(connection: sa.Connection, names: Collection[str]) -> list[str]:

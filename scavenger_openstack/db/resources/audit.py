@@ -31,21 +31,21 @@ def page(connection: sa.Connection, *, action: str | None = None,
 
 def has_action(connection: sa.Connection, action: str) -> bool:
     """Return whether something did that."""
-    return connection.execute(sa.select(_A.id).where(
-        _A.action == action).limit(1)).first() is not None
+    return rows.is_any(connection, sa.select(_A.id).where(
+        _A.action == action))
 
 
-def add(connection: sa.Connection, *, time_s: float, actor: str, project: str,
-        request_id: str, action: str, target: str, before: Any, after: Any,
-        reason: str, actor_name: str = '') -> None:
+def add(connection: sa.Connection, *, time_s: float, actor: str, action: str,
+        target: str, before: Any, after: Any, reason: str = '',
+        actor_name: str = '', **more: str) -> None:
     """Write a row, in the transaction of what it tells of, which operators
     want, or Nova in their place.
 
     :param actor_name: what the actor is called, where ``actor`` is an id
+    :param more: its ``project`` and ``request_id``, of one of the API
     """
     reports.add_audit(connection, [{
         'time_s': time_s, 'actor': fit.name(actor),
-        'actor_name': fit.name(actor_name or actor), 'project': project,
-        'request_id': request_id, 'action': action,
+        'actor_name': fit.name(actor_name or actor), 'action': action,
         'target': fit.name(target), 'before': before, 'after': after,
-        'reason': reason}])
+        'reason': reason, **more}])

@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from scavenger_openstack.amounts import HOUR_S
 from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
@@ -33,12 +34,20 @@ def page(connection: sa.Connection, *, host_id: int | None = None,
 
 
 def of_incident(connection: sa.Connection, host_id: int, incident: str,
-                limit: int) -> list[Row]:
-    """Return the limits that answer an incident, the newest first."""
-    return rows.rows(connection, _caps().where(
+                begun_s: float, limit: int) -> list[Row]:
+    """Return the limits that answer an incident, the newest first.
+
+    :param begun_s: when the incident began: what was removed an hour before
+        is not read
+    """
+    query = _caps().where(
         _C.host_id == host_id, (' ' + _C.incidents + ' ').contains(
-            f' {incident} ', autoescape=True))
-        .order_by(_C.id.desc()).limit(limit))
+            f' {incident} ', autoescape=True)).order_by(_C.id.desc())
+    there = _C.removed_s.is_(None), _C.removed_s >= begun_s - HOUR_S
+    return sorted((
+        row for condition in there for row in rows.rows(
+            connection, query.where(condition).limit(limit))),
+        key=lambda row: -row['id'])[:limit]
 
 
 def limited(connection: sa.Connection, pairs: Iterable[tuple[int, str]]

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db.resources import audit
+from scavenger_openstack.db.resources import hours
 from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
@@ -128,7 +129,8 @@ def count(connection: sa.Connection, scope: str, target: str, before_s: float
     if scope == 'aggregate':
         query = query.where(name.in_(aggregates.hosts_of(connection, target)))
     elif scope == 'host':
-        query = query.where(name == target)
+        row = by_name(connection, target)
+        query = query.where(name == (row['name'] if row else target))
     total, silent, newest_s = connection.execute(query).one()
     return Count(total, int(silent or 0), newest_s or None)
 
@@ -161,11 +163,14 @@ def remove(connection: sa.Connection, name: str, *, actor: str, now_s: float
     reports again is there again.
     """
     table = tables.hosts.c
-    row = connection.execute(sa.select(table.id, table.settings).where(
-        table.name == name, table.removed_s.is_(None)).with_for_update()
+    row = connection.execute(sa.select(
+        table.id, table.settings, table.background).where(
+            table.name == name, table.removed_s.is_(None)).with_for_update()
     ).first()
     if row is None:
         return False
+    if row.background:
+        hours.store(connection, row.id, row.background)
     reports.end_workloads(connection, row.id, {
         workload: there['id'] for workload, there
         in reports.workloads(connection, row.id).items()}, now_s, REMOVED)
@@ -175,15 +180,20 @@ def remove(connection: sa.Connection, name: str, *, actor: str, now_s: float
     connection.execute(sa.update(tables.overrides).where(
         overrides.host_id == row.id, overrides.deleted_s.is_(None),
         overrides.expires_s > now_s).values(deleted_s=now_s))
-    connection.execute(sa.delete(tables.switches).where(
-        switches.scope == 'host', switches.target == name))
     connection.execute(sa.update(tables.hosts).where(
         table.id == row.id).values(
         removed_s=now_s, token_hash=None, token_from_s=None, settings={},
         facts={}, enforcing=False, workloads_digest=''))
-    audit.add(connection, time_s=now_s, actor=actor, project='',
-              request_id='', action='host.remove', target=name,
-              before={'settings': row.settings}, after=None, reason='')
+    for target in connection.scalars(sa.select(switches.target).where(
+            switches.scope == 'host', switches.target.startswith(
+                host_names.short(name), autoescape=True))).all():
+        # It may hold for the same host by the name that this one has now.
+        if host_names.same(target, name) and by_name(
+                connection, target) is None:
+            connection.execute(sa.delete(tables.switches).where(
+                switches.scope == 'host', switches.target == target))
+    audit.add(connection, time_s=now_s, actor=actor, action='host.remove',
+              target=name, before={'settings': row.settings}, after=None)
     return True
 
 
@@ -195,5 +205,6 @@ def set_settings(connection: sa.Connection, host_id: int,
 
 
 def has_aggregate(connection: sa.Connection, aggregate: str) -> bool:
-    return rows.first(connection, sa.select(tables.aggregate_hosts.c.id).where(
-        tables.aggregate_hosts.c.aggregate == aggregate)) is not None
+    return rows.is_any(connection, sa.select(
+        tables.aggregate_hosts.c.id).where(
+            tables.aggregate_hosts.c.aggregate == aggregate))

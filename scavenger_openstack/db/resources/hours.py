@@ -22,6 +22,8 @@ from scavenger_openstack.db import rows
 from scavenger_openstack.db import tables
 
 MOST_S = 60.0
+CLOCKS_S = 60.0
+"""So far the clocks of two conductors may be apart."""
 LEAST_S = 1e-6
 """What is less is left by rounding."""
 
@@ -32,23 +34,32 @@ _B, _V = tables.background_hours.c, tables.victim_hours.c
 
 
 def background(connection: sa.Connection, host: reports.Host, now_s: float,
-               used: Mapping[str, float]) -> Row:
+               sent_s: float, used: Mapping[str, float]) -> Row:
     """Return what background work has used in this hour, with this report;
     the hour before is stored when it is over.
 
+    :param sent_s: the time of the report by the clock of the host, which is
+        one, while conductors have several
     :param used: cores by ``cpu`` and bytes by ``memory``; what is missing is
         not known, and adds nothing
     """
     hour_s, so_far = reports.hour(now_s), host.background or {}
+    if 0 < so_far.get('hour_s', 0) - now_s < CLOCKS_S:
+        hour_s = so_far['hour_s']   # the hour before is stored already
     if so_far and so_far['hour_s'] != hour_s:
-        rows.put(connection, tables.background_hours, ('hour_s', 'host_id'),
-                 ('core_s', 'byte_s'), [{'host_id': host.id, **so_far}])
+        store(connection, host.id, so_far)
         so_far = {}
-    passed_s = min(max(0.0, now_s - host.last_seen_s), MOST_S)
+    passed_s = min(max(0.0, sent_s - host.facts.get('sent_s', sent_s)), MOST_S)
     return {'hour_s': hour_s, **{
         name: round(so_far.get(name, 0.0)
                     + passed_s * used.get(resource, 0.0), 3)
         for name, resource in (('core_s', 'cpu'), ('byte_s', 'memory'))}}
+
+
+def store(connection: sa.Connection, host_id: int, background: Row) -> None:
+    """Store what background work used in an hour of which no more comes."""
+    rows.put(connection, tables.background_hours, ('hour_s', 'host_id'),
+             ('core_s', 'byte_s'), [{'host_id': host_id, **background}])
 
 
 def change_victims(connection: sa.Connection, host_id: int,

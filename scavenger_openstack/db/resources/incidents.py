@@ -28,8 +28,7 @@ _SHOWN = (_I.id, _I.host_id, tables.hosts.c.name.label('host'), _I.uuid,
 
 def has_cause(connection: sa.Connection, cause: str) -> bool:
     """Return whether there is an incident with that cause."""
-    return connection.execute(sa.select(_I.id).where(
-        _I.cause == cause).limit(1)).first() is not None
+    return rows.is_any(connection, sa.select(_I.id).where(_I.cause == cause))
 
 
 def page(connection: sa.Connection, *, host_id: int | None = None,
@@ -54,15 +53,16 @@ def page(connection: sa.Connection, *, host_id: int | None = None,
     newest = functools.partial(paging.newest, connection, since=since_s,
                                until=until_s, after=after, limit=limit)
     if any(value is not None for value in named.values()):
-        ids = newest(tables.suspects, {**named, _S.antagonist: True},
-                     by=_S.begun_s, id_=_S.incident_id,
-                     where=_of_incident(wanted))
+        find = functools.partial(
+            newest, tables.suspects, {**named, _S.antagonist: True},
+            by=_S.begun_s, id_=_S.incident_id, where=_of_incident(wanted))
     else:
-        ids = newest(tables.incidents, wanted, by=_I.begun_s)
+        find = functools.partial(newest, tables.incidents, wanted,
+                                 by=_I.begun_s)
     return rows.of_ids(
         connection,
         sa.select(*_SHOWN).join_from(tables.incidents, tables.hosts), _I.id,
-        ids)
+        find)
 
 
 def _of_incident(wanted: Mapping[sa.Column, Any]
@@ -92,6 +92,17 @@ def show(connection: sa.Connection, uuid: str, project: str | None = None
         .where(_I.uuid == uuid), {_I.project: project}))
 
 
+def place(connection: sa.Connection, uuid: str, project: str | None
+          ) -> tuple[float, int] | None:
+    """Return where an incident is in a listing: ``after`` of :func:`page`.
+
+    :param project: as for :func:`show`
+    """
+    return connection.execute(rows.equal(
+        sa.select(_I.begun_s, _I.id).where(_I.uuid == uuid),
+        {_I.project: project})).tuples().first()
+
+
 def with_evidence(connection: sa.Connection, *, causes: Collection[str],
                   kinds: Collection[str], without: str, since_s: float,
                   after: tuple[float, int] | None, limit: int) -> list[Row]:
@@ -102,15 +113,15 @@ def with_evidence(connection: sa.Connection, *, causes: Collection[str],
     :param without: an outcome that they do not have
     :param since_s: and ``after``: as for :func:`page`
     """
-    ids = paging.newest(
-        connection, tables.incidents, {}, by=_I.begun_s, since=since_s,
-        after=after, limit=limit, where=[
+    find = functools.partial(
+        paging.newest, connection, tables.incidents, {}, by=_I.begun_s,
+        since=since_s, after=after, limit=limit, where=[
             _I.cause.in_(sorted(causes)),
             _I.evidence_kind.in_(sorted(kinds)), _I.outcome != without])
     return rows.of_ids(
         connection, sa.select(*_SHOWN, _I.grounds, _I.evidence,
                               tables.hosts.c.facts)
-        .join_from(tables.incidents, tables.hosts), _I.id, ids)
+        .join_from(tables.incidents, tables.hosts), _I.id, find)
 
 
 def suspects(connection: sa.Connection, incident_ids: Iterable[int], *,

@@ -49,10 +49,13 @@ def show(connection: sa.Connection, uuid: str, reader: str | None = None
     return rows.first(connection, query)
 
 
-def id_of(connection: sa.Connection, reader: str, uuid: str) -> int | None:
-    """Return the id of a profile that a project may see."""
+def id_of(connection: sa.Connection, reader: str, uuid: str,
+          created_ms: int) -> int | None:
+    """Return the id of a profile that a project may see, unless another has
+    replaced it since."""
     row = show(connection, uuid, reader)
-    return None if row is None else int(row['id'])
+    return (int(row['id']) if row is not None
+            and round(1e3 * row['created_s']) == created_ms else None)
 
 
 def of_target(connection: sa.Connection, kind: str, target: str,

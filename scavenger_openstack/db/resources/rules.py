@@ -118,7 +118,7 @@ def is_nova(row: Row) -> bool:
 
 def _record(connection: sa.Connection, actor: str, action: str, target: str,
             before: str | None, after: str | None, now_s: float) -> None:
-    audit.add(connection, time_s=now_s, actor=actor, project='',
-              request_id='', action=action, target=f'aggregate/{target}',
+    audit.add(connection, time_s=now_s, actor=actor, action=action,
+              target=f'aggregate/{target}',
               before=before and {'value': before},
               after=after and {'value': after}, reason=OF_NOVA)

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -33,16 +32,12 @@ def has(connection: sa.Connection, name: str) -> bool | None:
     else:
         others = _S.host == short
     hosts = tables.hosts.c
-    if _is_any(connection, sa.select(_S.id).where(_S.host == name)) or (
-            _is_any(connection, sa.select(_S.id).where(others))
-            and not _is_any(connection, sa.select(hosts.id).where(
+    if rows.is_any(connection, sa.select(_S.id).where(_S.host == name)) or (
+            rows.is_any(connection, sa.select(_S.id).where(others))
+            and not rows.is_any(connection, sa.select(hosts.id).where(
                 hosts.short == short, hosts.removed_s.is_(None)))):
         return True
-    return False if _is_any(connection, sa.select(_S.id)) else None
-
-
-def _is_any(connection: sa.Connection, query: sa.Select[Any]) -> bool:
-    return connection.execute(query.limit(1)).first() is not None
+    return False if rows.is_any(connection, sa.select(_S.id)) else None
 
 
 def follow(connection: sa.Connection, names: Collection[str]) -> int:

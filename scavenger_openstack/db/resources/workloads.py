@@ -88,10 +88,5 @@ def display_names(connection: sa.Connection, pairs: Iterable[tuple[int, str]]
 def names_of(connection: sa.Connection, instances: Iterable[str]
              ) -> dict[str, str]:
     """UUID of an instance -> the name that its project gave it last."""
-    names: dict[str, str] = {}
-    for some in rows.batches(sorted(set(instances))):
-        for uuid, name in connection.execute(sa.select(
-                _W.instance, _W.display_name).where(
-                    _W.instance.in_(some)).order_by(_W.id)):
-            names[uuid] = name
-    return names
+    return {row.instance: row.display_name for row in newest.workloads(
+        connection, {(instance,) for instance in instances}, ('instance',))}

@@ -5,18 +5,24 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from collections.abc import Sequence
+import math
 import time
 from typing import Any
+from typing import TypeVar
 
 from osc_lib.command import command
 from osc_lib import exceptions
+from osc_lib import shell
 
 from scavenger_openstack.osc import listing
 from scavenger_openstack.osc import names
 from scavenger_openstack.osc import plugin
 from scavenger_openstack.osc import scope
 from scavenger_openstack.osc import table
+
+Asked = TypeVar('Asked', bound=dict[str, Any])
 
 HOW = ('live-migrate', 'pause', 'stop', 'shelve')
 AGAIN_S = 1.0
@@ -74,11 +80,11 @@ class EvictAntagonist(command.ShowOne):
             instance=names.instance(self.app, parsed_args.instance),
             how=parsed_args.how, reason=parsed_args.reason,
             dry_run=parsed_args.dry_run)
-        deadline = time.monotonic() + parsed_args.timeout
-        while (eviction['state'] not in ENDED and not parsed_args.no_wait
-               and time.monotonic() < deadline):
-            time.sleep(AGAIN_S)
-            eviction = client.get_eviction(eviction['id'])
+        if not parsed_args.no_wait:
+            eviction = awaited(
+                self.app, eviction, client.get_eviction,
+                'see "openstack antagonist eviction list"',
+                parsed_args.timeout)
         if eviction['state'] == 'failed':
             raise exceptions.CommandError(
                 f'{parsed_args.instance} was not evicted: '
@@ -105,6 +111,25 @@ class ListEvictions(command.Lister):
         return listing.take(
             self.app, parsed_args, 'evictions', COLUMNS, long=LONG,
             filters=('instance', 'host'), shape=_shape)
+
+
+def awaited(app: shell.OpenStackShell, row: Asked,
+            get: Callable[[str], Asked], how: str,
+            timeout_s: float = math.inf) -> Asked:
+    """Return what was asked for when it has ended, or after so long; print
+    that it goes on when Ctrl-C ends the command.
+
+    :param how: the command for that
+    """
+    deadline = time.monotonic() + timeout_s
+    try:
+        while row['state'] not in ENDED and time.monotonic() < deadline:
+            time.sleep(AGAIN_S)
+            row = get(row['id'])
+    except KeyboardInterrupt:
+        app.stderr.write(f'It goes on, with the id {row["id"]}: {how}.\n')
+        raise
+    return row
 
 
 def _shape(row: listing.Row) -> listing.Row:

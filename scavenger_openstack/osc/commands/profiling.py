@@ -5,21 +5,19 @@
 from __future__ import annotations
 
 import argparse
-import time
 from typing import Any
 
 from osc_lib.command import command
 from osc_lib import exceptions
 from osc_lib import shell
 
+from scavenger_openstack.osc.commands import eviction
 from scavenger_openstack.osc import listing
 from scavenger_openstack.osc import names
 from scavenger_openstack.osc import plugin
 from scavenger_openstack.osc import scope
 from scavenger_openstack.osc import table
 
-AGAIN_S = 1.0
-ENDED = ('done', 'failed')
 FORMS = ('short', 'long')
 
 COLUMNS = (
@@ -108,9 +106,9 @@ def measure(app: shell.OpenStackShell, parsed_args: argparse.Namespace
     if parsed_args.of:
         body['kind'], body['target'] = parsed_args.of
     row = client.create_profiling(**body)
-    while row['state'] not in ENDED:
-        time.sleep(AGAIN_S)
-        row = client.get_profiling(row['id'])
+    row = eviction.awaited(
+        app, row, client.get_profiling,
+        '"openstack interference profiling delete" ends it')
     if row['state'] == 'failed':
         raise exceptions.CommandError(
             f'The profile of {parsed_args.workload} was not measured: '

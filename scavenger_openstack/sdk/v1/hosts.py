@@ -10,6 +10,14 @@ from openstack.resource import QueryParameters
 from scavenger_openstack.sdk.v1 import resource
 
 
+@resource.fields(str, 'version stopped grade last_seen_at followed_at')
+@resource.fields(bool, 'enforcing silent')
+@resource.fields(list, 'missing suffering remembered')
+@resource.fields(dict, 'modes headroom used capacity precision settings '
+                       'not_followed facts')
+# Only in a request:
+@resource.fields(str, 'reason')
+@resource.fields(dict, 'parameters')
 class Host(resource.Resource):
     """A hypervisor, as its agent reports it."""
 
@@ -24,29 +32,14 @@ class Host(resource.Resource):
     _query_mapping = QueryParameters('aggregate', 'enforcing')
 
     name = Body('name', type=str, alternate_id=True)
-    version = Body('version', type=str)
-    enforcing = Body('enforcing', type=bool)
-    stopped = Body('stopped', type=str)
-    grade = Body('grade', type=str)
-    modes = Body('modes', type=dict)
-    last_seen_at = Body('last_seen_at', type=str)
-    silent = Body('silent', type=bool)
-    headroom = Body('headroom', type=dict)
-    used = Body('used', type=dict)
-    capacity = Body('capacity', type=dict)
-    precision = Body('precision', type=dict)
-    missing = Body('missing', type=list)
-    suffering = Body('suffering', type=list)
-    remembered = Body('remembered', type=list)
-    settings = Body('settings', type=dict)
-    not_followed = Body('not_followed', type=dict)
-    followed_at = Body('followed_at', type=str)
-    facts = Body('facts', type=dict)
-    #: From here on only in a request.
-    parameters = Body('parameters', type=dict)
-    reason = Body('reason', type=str)
 
 
+@resource.fields(list, 'hosts')
+@resource.fields(dict, 'settings not_followed')
+# Only in a request:
+@resource.fields(str, 'reason')
+@resource.fields(bool, 'profiling')
+@resource.fields(dict, 'modes parameters')
 class Aggregate(resource.Resource):
     """Modes and parameters of many hosts."""
 
@@ -57,16 +50,13 @@ class Aggregate(resource.Resource):
     commit_method = 'PATCH'
 
     name = Body('name', type=str, alternate_id=True)
-    hosts = Body('hosts', type=list)
-    settings = Body('settings', type=dict)
-    not_followed = Body('not_followed', type=dict)
-    #: From here on only in a request.
-    profiling = Body('profiling', type=bool)
-    modes = Body('modes', type=dict)
-    parameters = Body('parameters', type=dict)
-    reason = Body('reason', type=str)
 
 
+@resource.fields(str, 'id host name kind instance display_name flavor project '
+                      'application priority source since_at until_at')
+@resource.fields(float, 'vcpus')
+@resource.fields(list, 'limits')
+@resource.fields(dict, 'floor')
 class Workload(resource.Resource):
     """An instance or a container on a host."""
 
@@ -79,34 +69,19 @@ class Workload(resource.Resource):
         'host', 'name', 'project', 'instance', 'application',
         'priority', 'gone', 'limits')
 
-    id = Body('id', type=str)
-    host = Body('host', type=str)
-    name = Body('name', type=str)
-    kind = Body('kind', type=str)
-    instance = Body('instance', type=str)
-    display_name = Body('display_name', type=str)
-    flavor = Body('flavor', type=str)
-    project = Body('project', type=str)
-    application = Body('application', type=str)
-    priority = Body('priority', type=str)
-    source = Body('source', type=str)
-    vcpus = Body('vcpus', type=float)
-    floor = Body('floor', type=dict)
-    since_at = Body('since_at', type=str)
-    until_at = Body('until_at', type=str)
-    limits = Body('limits', type=list)
 
-
+@resource.fields(list, 'hosts profiles')
 class Summary(resource.Resource):
     """What a scheduler needs of all hosts, in one answer."""
 
     base_path = '/summary'
     allow_fetch = True
 
-    hosts = Body('hosts', type=list)
-    profiles = Body('profiles', type=list)
 
-
+@resource.fields(float, 'background_cores')
+@resource.fields(int, 'incidents_open overrides')
+@resource.fields(list, 'spans hours victims')
+@resource.fields(dict, 'hosts limits precision')
 class Overview(resource.Resource):
     """What is open and in force in the cloud."""
 
@@ -114,31 +89,14 @@ class Overview(resource.Resource):
     base_path = '/overview'
     allow_fetch = True
 
-    hosts = Body('hosts', type=dict)
-    incidents_open = Body('incidents_open', type=int)
-    limits = Body('limits', type=dict)
-    overrides = Body('overrides', type=int)
-    background_cores = Body('background_cores', type=float)
-    precision = Body('precision', type=dict)
-    spans = Body('spans', type=list)
-    hours = Body('hours', type=list)
-    victims = Body('victims', type=list)
 
-
+@resource.fields(str, 'since_at until_at')
+@resource.fields(float, 'interference_s background_core_s background_byte_s')
+@resource.fields(int, 'incidents')
+@resource.fields(list, 'projects hosts antagonists precision')
 class Report(resource.Resource):
     """Sums of interference and background work over a span."""
 
     resource_key = 'report'
     base_path = '/report'
     allow_fetch = True
-
-    since_at = Body('since_at', type=str)
-    until_at = Body('until_at', type=str)
-    incidents = Body('incidents', type=int)
-    interference_s = Body('interference_s', type=float)
-    background_core_s = Body('background_core_s', type=float)
-    background_byte_s = Body('background_byte_s', type=float)
-    projects = Body('projects', type=list)
-    hosts = Body('hosts', type=list)
-    antagonists = Body('antagonists', type=list)
-    precision = Body('precision', type=list)

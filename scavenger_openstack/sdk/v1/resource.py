@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Iterator
 import functools
 from typing import Any
 from typing import Self
+from typing import TypeVar
 import urllib.parse
 
 from keystoneauth1 import adapter
@@ -15,8 +17,23 @@ from openstack import exceptions
 from openstack import resource
 import requests
 
+_Kind = TypeVar('_Kind', bound=type)
+
 PAGE_ROWS = 1000
 """The API returns at most so many rows at once."""
+
+
+def fields(kind: type | None, names: str) -> Callable[[_Kind], _Kind]:
+    """Return a decorator that gives a class fields.
+
+    :param kind: of their values, ``None`` for several
+    :param names: as the API has them, with blanks between
+    """
+    def decorate(decorated: _Kind) -> _Kind:
+        for name in names.split():
+            setattr(decorated, name, resource.Body(name, type=kind))
+        return decorated
+    return decorate
 
 
 class Resource(resource.Resource):
@@ -87,9 +104,9 @@ class Resource(resource.Resource):
                 **query, 'marker': marker, 'limit': limit
                 if remaining is None else min(limit, remaining)})
             rows = part(answer, cls.resources_key, list)
-            marker = answer.json().get('next')
+            before, marker = marker, answer.json().get('next')
             if not all(isinstance(row, dict) for row in rows) or (
-                    marker is not None and not rows):
+                    marker is not None and marker == before):
                 raise foreign(answer)
             yield [cls.existing(connection=connection, **row)
                    for row in rows], marker

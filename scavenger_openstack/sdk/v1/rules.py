@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
-from openstack.resource import Body
 from openstack.resource import QueryParameters
 
 from scavenger_openstack.sdk.v1 import resource
 
 
+@resource.fields(str, 'id scope target reason created_by created_at value '
+                      'application why_not name')
+@resource.fields(int, 'workloads')
+@resource.fields(bool, 'followed')
 class Priority(resource.Resource):
     """A rule that says which workloads are background."""
 
@@ -22,20 +25,11 @@ class Priority(resource.Resource):
 
     _query_mapping = QueryParameters('scope', 'target')
 
-    id = Body('id', type=str)
-    scope = Body('scope', type=str)
-    target = Body('target', type=str)
-    reason = Body('reason', type=str)
-    created_by = Body('created_by', type=str)
-    created_at = Body('created_at', type=str)
-    value = Body('value', type=str)
-    application = Body('application', type=str)
-    followed = Body('followed', type=bool)
-    why_not = Body('why_not', type=str)
-    name = Body('name', type=str)
-    workloads = Body('workloads', type=int)
 
-
+@resource.fields(str, 'id scope target reason created_by created_at why_not '
+                      'name')
+@resource.fields(int, 'workloads')
+@resource.fields(bool, 'followed')
 class Exemption(resource.Resource):
     """What detectors never limit."""
 
@@ -48,18 +42,10 @@ class Exemption(resource.Resource):
 
     _query_mapping = QueryParameters('scope', 'target')
 
-    id = Body('id', type=str)
-    scope = Body('scope', type=str)
-    target = Body('target', type=str)
-    reason = Body('reason', type=str)
-    created_by = Body('created_by', type=str)
-    created_at = Body('created_at', type=str)
-    followed = Body('followed', type=bool)
-    why_not = Body('why_not', type=str)
-    name = Body('name', type=str)
-    workloads = Body('workloads', type=int)
 
-
+@resource.fields(str, 'scope target reason changed_by changed_at last_seen_at')
+@resource.fields(int, 'hosts silent')
+@resource.fields(bool, 'enabled')
 class Protection(resource.Resource):
     """Where limits may be set: the kill switch."""
 
@@ -73,17 +59,11 @@ class Protection(resource.Resource):
 
     _query_mapping = QueryParameters('enabled')
 
-    scope = Body('scope', type=str)
-    target = Body('target', type=str)
-    enabled = Body('enabled', type=bool)
-    reason = Body('reason', type=str)
-    changed_by = Body('changed_by', type=str)
-    changed_at = Body('changed_at', type=str)
-    hosts = Body('hosts', type=int)
-    silent = Body('silent', type=int)
-    last_seen_at = Body('last_seen_at', type=str)
 
-
+@resource.fields(str, 'scope target')
+@resource.fields(int, 'caps_per_minute')
+# Only in a request:
+@resource.fields(str, 'reason')
 class Governor(resource.Resource):
     """How many new limits detectors may set in a minute."""
 
@@ -95,13 +75,11 @@ class Governor(resource.Resource):
     commit_method = 'PUT'
     requires_id = False
 
-    scope = Body('scope', type=str)
-    target = Body('target', type=str)
-    caps_per_minute = Body('caps_per_minute', type=int)
-    #: From here on only in a request.
-    reason = Body('reason', type=str)
 
-
+@resource.fields(str, 'id at actor actor_name project request_id action '
+                      'target reason')
+@resource.fields(bool, 'by_agent')
+@resource.fields(None, 'before after')
 class Audit(resource.Resource):
     """A change that an operator or an agent made."""
 
@@ -112,16 +90,3 @@ class Audit(resource.Resource):
 
     _query_mapping = QueryParameters(
         'action', 'target', 'actor', 'by_agent', 'since')
-
-    id = Body('id', type=str)
-    at = Body('at', type=str)
-    actor = Body('actor', type=str)
-    actor_name = Body('actor_name', type=str)
-    by_agent = Body('by_agent', type=bool)
-    project = Body('project', type=str)
-    request_id = Body('request_id', type=str)
-    action = Body('action', type=str)
-    target = Body('target', type=str)
-    before = Body('before')
-    after = Body('after')
-    reason = Body('reason', type=str)

@@ -8,12 +8,15 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
 from typing import Any
 
 import fixtures
+from sqlalchemy import event
 from sqlalchemy import update
 import testtools
 
@@ -212,16 +215,30 @@ class Commands(testtools.TestCase):
                 'duration_s'), flags=re.S) + '\n')
 
     def test_the_real_program_in_an_old_locale(self) -> None:
-        """No character that such a terminal does not have."""
-        environ = {**os.environ, 'LC_ALL': 'C', 'PYTHONPATH': str(
-            pathlib.Path(__file__).parents[3])}
-        done = subprocess.run(
-            [sys.executable, '-m', 'openstackclient.shell', 'interference',
-             'incident', 'show', INCIDENT], env=environ, timeout=120,
-            capture_output=True)
-        self.assertEqual((0, b''), (done.returncode, done.stderr))
-        self.assertTrue(done.stdout.isascii(), done.stdout)
-        self.assertIn(b'^^^', done.stdout)
+        """No character that such a terminal does not have, whatever tenants
+        call their instances; a page is UTF-8 all the same."""
+        with connect.writing(self.plane.engine) as connection:
+            connection.execute(update(tables.workloads).values(
+                display_name='ü中'))
+            connection.execute(tables.victim_hours.insert().values(
+                host_id=1, hour_s=int(time.time() // 3600 * 3600) - 7200,
+                victim='web', project='ü中', incidents=2,
+                interference_s=5400.0))
+        path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'page')
+        environ = {**os.environ, 'LC_ALL': 'C', 'PYTHONUTF8': '0',
+                   'PYTHONCOERCECLOCALE': '0', 'PYTHONPATH': str(
+                       pathlib.Path(__file__).parents[3])}
+        for words, name in ((('incident', 'show', INCIDENT), b'^^^'),
+                            (('report', '--html', str(path)), b'| 1.5 h')):
+            done = subprocess.run(
+                [sys.executable, '-m', 'openstackclient.shell',
+                 'interference', *words], env=environ, timeout=120,
+                capture_output=True)
+            self.assertEqual(0, done.returncode, str(done))
+            self.assertTrue(done.stdout.isascii(), done.stdout)
+            self.assertIn(name, done.stdout)
+            self.assertIn(rb'\xfc\u4e2d', done.stdout)
+        self.assertIn('ü中', path.read_text('utf-8'))
 
     def test_caps(self) -> None:
         [titles, row] = self.cells('interference', 'cap', 'list')
@@ -341,6 +358,37 @@ class Commands(testtools.TestCase):
         found = self.json('antagonist', 'evict', WEB, '--dry-run', '--reason',
                           'x')
         self.assertIn('compute-2: its agent is silent', found['detail'])
+
+    def test_an_eviction_that_is_not_waited_for(self) -> None:
+        """Ctrl-C ends the command, which says that the rest goes on."""
+        with connect.writing(self.plane.engine) as connection:
+            connection.execute(update(tables.workloads).where(
+                tables.workloads.c.instance == WEB).values(
+                    priority='background'))
+            claims.Claim(evictions.CLAIM, 'a conductor', time.monotonic
+                         ).take(connection, time.time(), 60.0)
+        waits = threading.Event()
+        event.listen(
+            self.plane.engine, 'before_cursor_execute',
+            lambda connection, cursor, statement, *rest: waits.set()
+            if 'evictions.uuid = ?' in statement else None)
+        command = subprocess.Popen(
+            [sys.executable, '-m', 'openstackclient.shell', 'antagonist',
+             'evict', WEB, '--reason', 'x'], stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, env={
+                **os.environ, 'PYTHONPATH': str(
+                    pathlib.Path(__file__).parents[3])})
+        self.addCleanup(command.wait)
+        self.addCleanup(command.kill)
+        self.assertTrue(waits.wait(60))
+        command.send_signal(signal.SIGINT)
+        out, err = command.communicate(timeout=60)
+        self.assertEqual((130, ''), (command.returncode, out), err)
+        with connect.reading(self.plane.engine) as connection:
+            [row] = evictions.unfinished(connection)
+        self.assertEqual(
+            f'It goes on, with the id {row["uuid"]}: see "openstack '
+            'antagonist eviction list".\n', err)
 
     def test_why_a_listing_is_empty(self) -> None:
         """Nothing happened, or nothing could be seen."""

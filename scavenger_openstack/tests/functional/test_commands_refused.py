@@ -280,6 +280,7 @@ class WithKeystone(Refused):
         self.plane = self.useFixture(openstack_shell.ControlPlane('noauth'))
         self.token = keystone.V3Token(project_id='p')
         self.answers: dict[str, dict[str, list[dict[str, str]]]] = {}
+        self.is_admin = True
         self.keystone_url = self.useFixture(openstack_shell.Server(
             wrappers.Request.application(self.answer))).url
         self.useFixture(openstack_shell.Environment(
@@ -289,6 +290,8 @@ class WithKeystone(Refused):
             OS_PROJECT_DOMAIN_ID='d', OS_REGION_NAME='here'))
 
     def answer(self, request: wrappers.Request) -> wrappers.Response:
+        if 'all_tenants' in request.args and not self.is_admin:
+            return wrappers.Response('{}', 403, mimetype='application/json')
         found = self.answers.get(request.path.rpartition('/')[2]
                                  if request.method == 'GET' else '')
         if found is not None:
@@ -334,10 +337,11 @@ class WithKeystone(Refused):
                 '--reason', 'x', '-f', 'value', '-c', 'target')
             self.assertEqual((0, f'{target}\n'), (done.status, done.out),
                              done.err)
-        done = openstack_shell.openstack(
-            'interference', 'workload', 'list', '--instance', 'web-1', '-f',
-            'value', '-c', 'id')
-        self.assertEqual((0, f'{web}\n', ''), done)
+        for self.is_admin in (True, False):
+            done = openstack_shell.openstack(
+                'interference', 'workload', 'list', '--instance', 'web-1',
+                '-f', 'value', '-c', 'id')
+            self.assertEqual((0, f'{web}\n', ''), done)
         done = openstack_shell.openstack(
             'interference', 'incident', 'list', '--victim', 'web-1', '-f',
             'value', '-c', 'id')

@@ -24,6 +24,7 @@ from scavenger_openstack.db import placed
 from scavenger_openstack.db import purge
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import antagonists
+from scavenger_openstack.db.resources import caps
 from scavenger_openstack.db.resources import hosts as db_hosts
 from scavenger_openstack.db.resources import hours
 from scavenger_openstack.db.resources import workloads
@@ -139,7 +140,9 @@ class Reads(databases.Mixin):
         for check in (self.check_the_summary, self.check_eviction_policy,
                       self.check_hours,
                       self.check_hosts_and_nova, self.check_names,
-                      self.check_a_report):
+                      self.check_a_report,
+                      self.check_an_instance_that_comes_and_goes,
+                      self.check_limits_of_an_incident):
             check()
 
     def check_the_summary(self) -> None:
@@ -236,6 +239,48 @@ class Reads(databases.Mixin):
             self.assertEqual(is_there, self.assert_read(
                 AT_MOST, functools.partial(workloads.present, host_id=first,
                                            name=name)) is not None)
+
+    def check_an_instance_that_comes_and_goes(self) -> None:
+        """Each minute of a month, as a host may say of any UUID: what asks
+        for it reads what is there, and the newest of what was."""
+        with connect.writing(self.engine) as connection:
+            connection.execute(tables.workloads.insert(), [
+                self.workload(1, name=f'{instance}-{number}',
+                              instance=instance, display_name=f'{number}',
+                              since_s=number, until_s=None
+                              if instance == 'u-here' and number == PAST * 5
+                              else number + 1)
+                for instance in ('u-here', 'u-gone')
+                for number in range(PAST * 5 + 1)])
+        reads.analyze(self.engine, 'workloads')
+        both = ['u-gone', 'u-here']
+        self.assertEqual(
+            dict.fromkeys(both, f'{PAST * 5}'), self.assert_read(
+                AT_MOST, functools.partial(workloads.names_of,
+                                           instances=both)))
+        self.assertEqual({'u-here'}, self.assert_read(
+            AT_MOST, functools.partial(db_hosts.of_workloads,
+                                       instances=both)).keys())
+        for instance, found in zip(both, (False, True), strict=True):
+            self.assertEqual(found, self.assert_read(
+                AT_MOST, functools.partial(
+                    eviction_policy.evictions.workload,
+                    instance=instance)) is not None)
+
+    def check_limits_of_an_incident(self) -> None:
+        """Not those that were removed before it began."""
+        with connect.writing(self.engine) as connection:
+            connection.execute(tables.caps.insert(), [
+                {'host_id': self.hosts[0], 'workload': 'vm-0', 'knob': 'k',
+                 'value': 1.0, 'original': 2.0, 'owner': 'o', 'reason': '',
+                 'why': '', 'incidents': 'b a', 'set_s': NOW - ago_s,
+                 'changed_s': NOW, 'removed_s': removed_s}
+                for ago_s, removed_s in ((90.0, NOW - 50), (40.0, None))])
+        found = self.assert_read(AT_MOST, functools.partial(
+            caps.of_incident, host_id=self.hosts[0], incident='a',
+            begun_s=NOW - 80, limit=9))
+        self.assertEqual([NOW - 40, NOW - 90],
+                         [row['set_s'] for row in found])
 
     def check_a_report(self) -> None:
         first = self.hosts[0]

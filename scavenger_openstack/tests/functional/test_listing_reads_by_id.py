@@ -39,8 +39,7 @@ least."""
 class Listing(NamedTuple):
     """A table, its filters, how to ask for a page, and what is over.
 
-    ``ended`` is the column that is NULL until a row is over; ``few`` are
-    filters of which no value has many rows.
+    ``ended`` is the column that is NULL until a row is over.
     """
 
     table: sqlalchemy.Table
@@ -48,14 +47,13 @@ class Listing(NamedTuple):
     page: Callable[..., Any]
     row: dict[str, Any]
     ended: str = ''
-    few: tuple[str, ...] = ()
 
 
 WORKLOADS = Listing(
     tables.workloads, ('host_id', 'instance', 'project', 'application',
                        'priority'), workloads.page,
     {'kind': 'instance', 'vcpus': 1.0, 'floor': {'cpu_cores': 1.0},
-     'display_name': 'x' * 200, 'since_s': 1.0}, 'until_s', ('instance',))
+     'display_name': 'x' * 200, 'since_s': 1.0}, 'until_s')
 CAPS = Listing(
     tables.caps, ('host_id', 'instance', 'project', 'knob'), caps.page,
     {'owner': 'attribution', 'reason': 'x' * 200, 'why': '',
@@ -89,8 +87,7 @@ class Reads(databases.Mixin):
         is rare and over; of the rest half is over, and asked for by one
         filter, and half is neither."""
         rows = []
-        many = [name for name in listing.filters
-                if listing.ended and name not in listing.few]
+        many = listing.filters if listing.ended else ()
         for number in range(ROWS):
             texts = dict.fromkeys(listing.filters, 'other')
             over = number % 2 == 0

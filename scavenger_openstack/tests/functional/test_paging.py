@@ -16,6 +16,7 @@ import sqlalchemy
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import paging
 from scavenger_openstack.db.resources import antagonists
+from scavenger_openstack.db.resources import incidents
 from scavenger_openstack.db import tables
 from scavenger_openstack.db import totals
 from scavenger_openstack.tests.functional.servers import databases
@@ -111,6 +112,27 @@ class Paging(databases.Mixin):
                     tables.audit.c.id).where(
                         tables.audit.c.action == 'do1')), reverse=True),
                 found)
+
+    def test_rows_that_are_deleted_while_a_page_is_read(self) -> None:
+        """It is as long as it was: a shorter one would be the last."""
+        if self.engine.dialect.name == 'sqlite':
+            self.skipTest('a transaction of SQLite reads what was there')
+        newest = [row['id'] for row in self.rows[:3]]
+
+        def listen(*statement: Any) -> None:
+            if len(statements) == 1:    # the ids are known, the rows not
+                with connect.writing(self.engine) as other:
+                    other.execute(tables.incidents.delete().where(
+                        I.id.in_(newest)))
+            statements.append(statement)
+
+        statements: list[Any] = []
+        with connect.reading(self.engine) as connection:
+            sqlalchemy.event.listen(connection, 'before_cursor_execute',
+                                    listen)
+            page = incidents.page(connection, limit=LIMIT)
+        self.assertEqual(self.expected({}, None, None)[3:3 + LIMIT],
+                         [row['id'] for row in page])
 
     def test_those_that_are_over_and_those_that_are_not(self) -> None:
         """By id, or by when they ended."""

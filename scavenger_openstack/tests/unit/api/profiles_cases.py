@@ -225,6 +225,19 @@ class Profiles:
         marker = self.ok('GET', f'{URL}?limit=1')['next']
         self.refused(400, 'GET', f'{URL}?marker={marker}', role='reader')
 
+    def test_the_last_of_a_page_is_replaced(self) -> None:
+        """What a reader has seen does not begin again."""
+        new = {**cloud.profile(), 'kind': 'flavor', 'project': ''}
+        self.ok('POST', URL, {**new, 'target': 'm1.small'})
+        first = self.ok('GET', f'{URL}?limit=2', role='reader')
+        self.assertEqual(['m1.small', 'm1.large'], [
+            row['target'] for row in first['profiles']])
+        self.later_s = 1.0
+        self.ok('POST', URL, {**new, 'target': 'm1.large'})
+        self.assertEqual('marker', self.refused(
+            400, 'GET', f'{URL}?marker={first["next"]}', role='reader')[
+                'field'])
+
     def test_a_project_that_the_caller_may_not_write(self) -> None:
         for role in ('reader', 'member', 'operator', 'service', 'stranger'):
             self.refused(403, 'POST', URL, cloud.profile(), role=role)

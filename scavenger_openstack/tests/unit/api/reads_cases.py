@@ -174,6 +174,9 @@ class Reads:
             connection.execute(update(tables.caps).where(
                 tables.caps.c.workload == own).values(
                     incidents=f'{"0" * 32} {cloud.INCIDENT}'))
+            connection.execute(update(tables.caps).where(
+                tables.caps.c.removed_s.is_not(None)).values(
+                    removed_s=cloud.NOW_S - 100))
         caps = self.ok('GET', f'/v1/incidents/{cloud.INCIDENT}'
                        )['incident']['caps']
         self.assertEqual([['0' * 32, cloud.INCIDENT]] * 4, [
@@ -417,6 +420,19 @@ class Reads:
             self._incidents(1, start=100 + len(seen))
             answer = self.ok('GET', f'{url}&marker={answer["next"]}')
         self.assertEqual(ids[::-1], seen)
+
+    def test_the_last_of_a_page_is_deleted(self) -> None:
+        """A listing of incidents goes on after what was purged meanwhile."""
+        ids = self._incidents(7)[::-1]
+        url = '/v1/incidents?limit=3&cause=disk'
+        first = self.ok('GET', url)
+        self.assertEqual(ids[:3], [row['id'] for row in first['incidents']])
+        with connect.writing(self.engine) as connection:
+            connection.execute(delete(tables.incidents).where(
+                tables.incidents.c.uuid.in_(ids[:3])))
+        following = self.ok('GET', f'{url}&marker={first["next"]}')
+        self.assertEqual(ids[3:6],
+                         [row['id'] for row in following['incidents']])
 
     def test_pages_of_a_ranking(self) -> None:
         """Also among those that are equal; out of hours and of totals."""

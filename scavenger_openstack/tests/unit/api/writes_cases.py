@@ -7,11 +7,14 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from sqlalchemy import delete
+from sqlalchemy import update
 
 from scavenger_openstack.api.routes import ROUTES
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import generation
 from scavenger_openstack.db.resources import notifications
+from scavenger_openstack.db import tables
 from scavenger_openstack.tests.unit.api import cloud
 from scavenger_openstack.tests.unit.api.policies_cases import BODIES
 from scavenger_openstack.text import iso
@@ -34,6 +37,7 @@ class Writes:
     audited: Any
     assertEqual: Any
     assertIn: Any
+    assertIsNone: Any
     assertNotEqual: Any
 
     def test_an_override(self) -> None:
@@ -177,6 +181,46 @@ class Writes:
             error = self.refused(400, 'PUT', '/v1/protection',
                                  {**off, **changes})
             self.assertEqual(field, error['field'])
+
+    def test_an_aggregate_that_has_lost_its_hosts(self) -> None:
+        """What was set for it can be taken back."""
+        where = {'scope': 'aggregate', 'target': 'racks', 'reason': 'we look'}
+        settings = {'modes': {'attribution': 'off'}, 'profiling': True,
+                    'reason': 'we look'}
+        url = '/v1/aggregates/racks'
+        self.ok('PUT', '/v1/protection', {**where, 'enabled': False})
+        self.ok('PUT', '/v1/governor', {**where, 'caps_per_minute': 0})
+        self.ok('PATCH', url, settings)
+        with connect.writing(self.engine) as connection:
+            connection.execute(delete(tables.aggregate_hosts))
+        self.assertEqual((True, 0), tuple(
+            self.ok('PUT', '/v1/protection', {**where, 'enabled': True})[
+                'protection'][name] for name in ('enabled', 'hosts')))
+        self.assertIsNone(self.ok('PUT', '/v1/governor', {
+            **where, 'caps_per_minute': None})['governor']['caps_per_minute'])
+        shown = self.ok('GET', url)['aggregate']
+        self.assertEqual(([], True),
+                         (shown['hosts'], shown['settings']['profiling']))
+        self.assertEqual(
+            {'modes': {}, 'parameters': {}, 'profiling': False},
+            self.ok('PATCH', url, {
+                'modes': {'attribution': None}, 'profiling': None,
+                'reason': 'enough'})['aggregate']['settings'])
+
+    def test_the_switch_of_a_name_that_a_host_had(self) -> None:
+        """It is changed by that name, and no other one is made."""
+        with connect.writing(self.engine) as connection:
+            connection.execute(update(tables.hosts).where(
+                tables.hosts.c.name == cloud.HOST).values(
+                    name=f'{cloud.HOST}.example.org'))
+        body = {'scope': 'host', 'target': cloud.HOST, 'enabled': True,
+                'reason': 'it is over'}
+        self.assertEqual((cloud.HOST, True, 1), tuple(
+            self.ok('PUT', '/v1/protection', body)['protection'][name]
+            for name in ('target', 'enabled', 'hosts')))
+        self.assertEqual([cloud.HOST], [
+            row['target'] for row in self.ok('GET', '/v1/protection')[
+                'protection'] if row['scope'] == 'host'])
 
     def test_notifications(self) -> None:
         """Of what an operator changes, once for each change."""

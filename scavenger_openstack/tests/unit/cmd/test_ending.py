@@ -46,5 +46,16 @@ class ExitTest(testtools.TestCase):
             (1, 'scavenger-x: \\x1b[2J gone\n'),
             ends(errors.DriverError('\x1b[2J\ngone')))
 
+    def test_a_terminal_that_lacks_a_character(self) -> None:
+        """An escape stands for it."""
+        def work() -> int:
+            print('ü中')
+            return 0
+
+        out = io.TextIOWrapper(io.BytesIO(), encoding='ascii')
+        with contextlib.redirect_stdout(out):
+            self.assertEqual(0, ending.code('scavenger-x', work))
+        self.assertEqual(b'\\xfc\\u4e2d\n', out.buffer.getvalue())
+
     def test_our_faults_are_not_hidden(self) -> None:
         self.assertRaises(ZeroDivisionError, ends, ZeroDivisionError())

@@ -17,6 +17,7 @@ from scavenger_openstack.conductor import sync
 from scavenger_openstack.db import claims
 from scavenger_openstack.db import directives as rows
 from scavenger_openstack.db import generation
+from scavenger_openstack.db.resources import hosts
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit.conductor import cloud
@@ -168,11 +169,28 @@ class Directives(cloud.Mixin):
     def test_the_switch_of_a_host_that_was_renamed(self) -> None:
         """The row of its old name is silent."""
         self.aggregate('racks', HOST)
-        self.switch('aggregate', 'racks', protection=False)
-        for now in (NOW, NOW + 600):
-            self.wishes = directives.Wishes()
-            self.assertFalse(self.got(
-                host=f'{HOST}.example.org', now=now, holds='x').protection)
+        for scope, target in (('aggregate', 'racks'), ('host', HOST)):
+            self.delete(tables.switches)
+            self.switch(scope, target, protection=False)
+            for now in (NOW, NOW + 600):
+                self.wishes = directives.Wishes()
+                host = f'{HOST}.example.org'
+                self.assertFalse(self.got(
+                    host=host, now=now, holds='x').protection)
+                with self.engine.connect() as connection:
+                    self.assertEqual(
+                        (False, f'switched off for {scope} {target}: a test'),
+                        rows.of_host(connection, host).protection(host))
+
+    def test_the_switch_of_a_name_that_is_removed(self) -> None:
+        """It stays as long as another host may be meant, and goes then."""
+        renamed = f'{HOST}.example.org'
+        self.get(host=renamed)
+        self.switch('host', HOST, protection=False)
+        for removed, there in ((HOST, [HOST]), (renamed, [])):
+            with self.engine.begin() as connection:
+                hosts.remove(connection, removed, actor='a', now_s=NOW)
+            self.assertEqual(there, self.rows(tables.switches, 'target'))
 
     def test_without_a_trace_in_the_audit(self) -> None:
         """It is seen a few seconds later."""

@@ -181,6 +181,34 @@ class Sync(cloud.Mixin):
         self.assertEqual((HOUR + 3600, 10.0 + hours.MOST_S),
                          (now['hour_s'], now['core_s']))
 
+    def test_what_background_work_got_before_its_host_was_removed(self
+                                                                  ) -> None:
+        for at_s in (NOW, NOW + 10):
+            self.sync(report(facts=wire.Facts(used={'cpu': 1.0}),
+                             sent_s=at_s), at_s)
+        with self.engine.begin() as connection:
+            db_hosts.remove(connection, HOST, actor='a', now_s=NOW + 9000)
+        self.assertEqual(
+            [(HOUR, 10.0)],
+            self.rows(tables.background_hours, 'hour_s', 'core_s'))
+        self.sync(report(facts=wire.Facts(used={'cpu': 1.0}),
+                         sent_s=NOW + 20), NOW + 20)
+        [now] = self.rows(tables.hosts, 'background')
+        self.assertEqual((HOUR, 10.0), (now['hour_s'], now['core_s']))
+
+    def test_a_full_hour_and_a_conductor_whose_clock_is_ahead(self) -> None:
+        """Of the hour before nothing is lost."""
+        end_s = HOUR + 3600
+        for at_s, ahead_s in ((-40, 0), (-30, 0), (-25, 30), (-20, 0),
+                              (-10, 30), (10, 0)):
+            self.sync(report(facts=wire.Facts(used={'cpu': 1.0}),
+                             sent_s=end_s + at_s), end_s + at_s + ahead_s)
+        self.assertEqual(
+            [(HOUR, 10.0)],
+            self.rows(tables.background_hours, 'hour_s', 'core_s'))
+        [now] = self.rows(tables.hosts, 'background')
+        self.assertEqual((end_s, 40.0), (now['hour_s'], now['core_s']))
+
     def test_an_entry_is_applied_once(self) -> None:
         self.listed()
         first = report(incident(1), wire.Kill(
@@ -502,7 +530,7 @@ class Sync(cloud.Mixin):
                 tables.hosts.c.id))
             assert host_id is not None
             self.assertEqual([1, 1, 0, 0], [
-                len(caps.of_incident(connection, host_id, name, 9))
+                len(caps.of_incident(connection, host_id, name, NOW, 9))
                 for name in (one, two, many[0], one[:-1])])
         self.sync(report(limit(1, NOW + 20, 'changed', incidents=many[:32]),
                          run='run-2'), NOW + 20)

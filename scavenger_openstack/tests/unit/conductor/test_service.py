@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import pathlib
+import subprocess
+import sys
 
 import fixtures
 from sqlalchemy import event
@@ -23,6 +25,21 @@ from scavenger_openstack.tests.unit.conductor.service_cases import Service
 from scavenger_openstack.wire import codec
 
 
+FORKING = """
+import os, sys
+from scavenger_openstack.conductor import service
+from scavenger_openstack.db import connect
+engine = connect.engine(sys.argv[1])
+conductor = service.Conductor(engine)
+child = os.fork()
+if child:
+    os.waitpid(child, 0)
+conductor.start()
+print(conductor.advancing.turn(), flush=True)
+os._exit(0)
+"""
+
+
 class OnSqlite(Service, testtools.TestCase):
     """A file: threads."""
 
@@ -32,6 +49,14 @@ class OnSqlite(Service, testtools.TestCase):
         schema.upgrade(self.engine)
         super().setUp()
         self.addCleanup(self.engine.dispose)
+
+    def test_processes_of_one_that_was_made_before(self) -> None:
+        """As those that a WSGI server forks: one does what one of all does.
+        """
+        done = subprocess.run(
+            [sys.executable, '-c', FORKING, str(self.engine.url)],
+            capture_output=True, text=True, timeout=60)
+        self.assertEqual('0\nNone\n', done.stdout, done.stderr)
 
     def test_an_entry_that_cannot_be_stored(self) -> None:
         """For a reason that was not expected: it alone is left out."""

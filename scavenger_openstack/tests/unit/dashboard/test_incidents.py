@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from scavenger_openstack.dashboard.admin import incidents as tab
 from scavenger_openstack.dashboard import client
+from scavenger_openstack import grounds
 from scavenger_openstack.tests.unit.dashboard import cloud
 from scavenger_openstack.tests.unit import panel_answers
 from scavenger_openstack.tests.unit import panel_incidents as incidents
@@ -56,6 +57,8 @@ class ListTest(cloud.TestCase):
         self.assertEqual({**query, 'marker': 'here'}, asked)
         self.assertContains(page, 'value="h&quot;1"')
         self.assertContains(page, '<option value="disk" selected>')
+        for cause in grounds.CAUSES:
+            self.assertContains(page, f'<option value="{cause}"')
         self.assertContains(page, '<option value="experiment" selected>')
         older = re.search(r'href="(\?[^"]*marker=more[^"]*)"',
                           page.content.decode())

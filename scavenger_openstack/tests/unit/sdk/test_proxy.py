@@ -192,6 +192,20 @@ class Endpoints(testtools.TestCase):
             3, cloud_.interference.get_overview()    # type: ignore
             .overrides)
 
+    def test_a_page_of_which_nothing_is_left(self) -> None:
+        """A ranking out of a cache may have a page of what was deleted."""
+        pages = {None: {'antagonists': [], 'next': 'a'},
+                 'a': {'antagonists': [{'workload': 'w'}], 'next': None}}
+
+        @wrappers.Request.application
+        def answer(request: wrappers.Request) -> wrappers.Response:
+            return wrappers.Response(json.dumps(
+                pages[request.args.get('marker')]))
+
+        self.assertEqual(['w'], [
+            row.workload for row in connected.proxy(
+                _proxy.Proxy, answer).antagonists()])
+
     def test_another_service_answers(self) -> None:
         def proxy(body: str) -> _proxy.Proxy:
             return connected.proxy(_proxy.Proxy, wrappers.Response(body))
