@@ -35,6 +35,9 @@ LENGTHS = {table.name: {
 
 _ADDED = 'scavenger_added'
 
+MOST_TRIES = 10
+"""So often a page is read at most."""
+
 
 def newest(connection: sa.Connection, query: sa.Select, table: sa.Table,
            wanted: Mapping[sa.Column, Any], after: int | None, limit: int,
@@ -58,12 +61,15 @@ def of_ids(connection: sa.Connection, query: sa.Select, id_: sa.Column,
     It is called again if one was deleted in between: a page that is shorter
     is taken for the last.
     """
-    while ids := find():
-        by_id = {row['id']: row
-                 for row in rows(connection, query.where(id_.in_(ids)))}
+    by_id: dict[int, Row] = {}
+    ids: Sequence[int] = ()
+    for _ in range(MOST_TRIES):
+        ids = find()
+        by_id = {row['id']: row for row in rows(
+            connection, query.where(id_.in_(ids)))} if ids else {}
         if by_id.keys() == set(ids):
-            return [by_id[row_id] for row_id in ids]
-    return []
+            break
+    return [by_id[row_id] for row_id in ids if row_id in by_id]
 
 
 def rows(connection: sa.Connection, query: sa.Select) -> list[Row]:
