@@ -9,8 +9,11 @@ import enum
 from typing import NamedTuple
 
 CAUSES = ('core', 'cache', 'memory_bandwidth', 'disk', 'link', 'memory',
-          'own_limit', 'overcommitted', 'eviction', 'unknown')
-"""Of incidents: those of the controllers, and of the policy of evictions."""
+          'own_limit', 'overcommitted', 'unknown')
+"""Of incidents of the controllers."""
+
+EVICTION = 'eviction'
+"""The cause of an incident of the policy of evictions."""
 
 MOST = 16
 """So many grounds of an incident are reported and shown at most."""

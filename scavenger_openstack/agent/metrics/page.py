@@ -20,6 +20,7 @@ from scavenger_openstack.agent import status
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.decision import orders
 from scavenger_openstack.decision.removal import CONTROLLER_OF
+from scavenger_openstack import grounds
 from scavenger_openstack.metrics.metric import COUNTER
 from scavenger_openstack.metrics.metric import GAUGE
 from scavenger_openstack.metrics.metric import Metric
@@ -30,10 +31,6 @@ from scavenger_openstack.types import Resource
 
 LIMIT = 'knob', 'controller'
 INSTANCE = 'project', 'server_id', 'priority'
-
-CAUSES = ('core', 'cache', 'memory_bandwidth', 'disk', 'overcommitted',
-          'own_limit', 'unknown')
-"""What the controllers of this project name."""
 
 RESULTS = 'confirmed', 'refuted', 'unclear'
 
@@ -132,7 +129,7 @@ def owner(name: str, controllers: Iterable[str]) -> str:
 
 def cause(name: str) -> str:
     """Return the label ``cause`` of an incident."""
-    return name if name in CAUSES else OTHER
+    return name if name in grounds.CAUSES else OTHER
 
 
 def _facts(document: Mapping[str, Any]
@@ -165,7 +162,7 @@ def _facts(document: Mapping[str, Any]
         'would_be_limits': [[*key, count] for key, count in would.items()],
         'limits_not_restored': [[len(document['refused'])]],
         'incidents_open': [[name, incidents[name]]
-                           for name in (*CAUSES, OTHER)],
+                           for name in (*grounds.CAUSES, OTHER)],
         'trials_total': [
             [name, result, tried[result]]
             for name, controller in controllers.items()

@@ -17,6 +17,7 @@ from scavenger_openstack.agent.loop import Tick
 from scavenger_openstack.agent.metrics import page
 from scavenger_openstack.agent.metrics.text_format import Row
 from scavenger_openstack.events import Event
+from scavenger_openstack import grounds
 from scavenger_openstack.metrics.metric import OTHER
 from scavenger_openstack.outcomes import Outcome
 from scavenger_openstack.types import Cap
@@ -62,7 +63,7 @@ class Totals:
         self._changes: Counter[tuple[str, ...]] = Counter()
         self._incidents: Counter[tuple[str, ...]] = Counter()
         self._interference_s: dict[str, float] = defaultdict(
-            float, dict.fromkeys(page.CAUSES, 0.0))
+            float, dict.fromkeys(grounds.CAUSES, 0.0))
         self._disturbed: set[tuple[str, str]] = set()
         self._background: dict[str, float] = {}
         self._limited: frozenset[str] = frozenset()

@@ -128,7 +128,8 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
         after=_after(call, connection, project), limit=call.limit + 1)
     if not page:
         validation.check_word(
-            query.get('cause'), 'cause', grounds.CAUSES, lambda cause: (
+            query.get('cause'), 'cause',
+            (*grounds.CAUSES, grounds.EVICTION), lambda cause: (
                 project is None and incidents.has_cause(connection, cause)))
     shown = page[:call.limit]
     suspects = incidents.suspects(

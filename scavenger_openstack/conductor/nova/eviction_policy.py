@@ -31,6 +31,7 @@ from scavenger_openstack.db import evictions
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db.rows import Row
+from scavenger_openstack import grounds
 from scavenger_openstack.types import printable
 
 LOG = log.getLogger(__name__)
@@ -46,7 +47,6 @@ MOST = 100
 """So many are recommended in one turn, the others in the next."""
 
 ACTOR = 'policy'
-CAUSE = 'eviction'
 OUTCOME = 'recommended'
 """Of the incident that recommends one."""
 
@@ -224,7 +224,8 @@ class _Turn:
             'host_id': instance['host_id'], 'uuid': uuid.uuid4().hex,
             'victim': instance['name'],
             'victim_instance': instance['instance'],
-            'project': instance['project'], 'signal': '', 'cause': CAUSE,
+            'project': instance['project'], 'signal': '',
+            'cause': grounds.EVICTION,
             'controller': ACTOR, 'action': f'recommended: {command}',
             'outcome': OUTCOME, 'begun_s': self._now,
             'changed_s': self._now, 'ended_s': self._now, 'evidence': []}])

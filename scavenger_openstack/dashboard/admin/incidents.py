@@ -51,7 +51,7 @@ class Incidents(fragment.Tab):
         return {**super().get_context_data(request, **kwargs),
                 'chosen': chosen, 'tab': self.get_id(),
                 'filtered': bool(chosen),
-                'causes': grounds.CAUSES,
+                'causes': (*grounds.CAUSES, grounds.EVICTION),
                 'outcomes': incident_page.OUTCOMES.items(),
                 'kinds': [(str(kind), title) for kind, (title, _words)
                           in incident_page.KINDS.items()],

@@ -57,7 +57,7 @@ class ListTest(cloud.TestCase):
         self.assertEqual({**query, 'marker': 'here'}, asked)
         self.assertContains(page, 'value="h&quot;1"')
         self.assertContains(page, '<option value="disk" selected>')
-        for cause in grounds.CAUSES:
+        for cause in (*grounds.CAUSES, grounds.EVICTION):
             self.assertContains(page, f'<option value="{cause}"')
         self.assertContains(page, '<option value="experiment" selected>')
         older = re.search(r'href="(\?[^"]*marker=more[^"]*)"',
