@@ -12,6 +12,7 @@ import pathlib
 import subprocess
 import sys
 import textwrap
+import threading
 from typing import Any
 import uuid
 
@@ -19,6 +20,7 @@ import fixtures
 
 from scavenger_openstack.restore import actions
 from scavenger_openstack.restore import cgroup
+from scavenger_openstack.restore import network
 from scavenger_openstack.restore import program
 from scavenger_openstack.restore import records
 from scavenger_openstack.restore import restoration
@@ -391,6 +393,36 @@ class Egress(RestoreTestCase):
             **self.tc, 'dev': 'd1', 'ifindex': 4242})
         self.remove()
         self.assertRaises(actions.Gone, self.restore, self.tc)
+
+
+class HungTool(RestoreTestCase):
+    """A tool that waits in the kernel cannot be ended."""
+
+    def hang(self) -> None:
+        """Freeze what this process has started, as soon as it runs."""
+        self.wait_for('the tool runs', lambda: any(
+            words.startswith('ip ') for words in base.children().values()))
+        pid = next(pid for pid, words in base.children().items()
+                   if words.startswith('ip '))
+        self.tree.write('freezer', '', 'cgroup.procs', str(pid))
+        self.tree.put('frozen', '', 'FROZEN')
+
+    def test_it_is_left_behind(self) -> None:
+        self.needs_v1('there SIGKILL waits for a frozen process to be thawed')
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.restore.network._TOOL_TIMEOUT_S', 1.0))
+        freezing = threading.Thread(target=self.hang)
+        freezing.start()
+        # Whoever waits without an end does so until then.
+        thawing = threading.Timer(20.0, self.tree.thaw)
+        thawing.start()
+        self.addCleanup(thawing.cancel)
+        exc = self.assertRaises(actions.RestoreError, network.tool, 'ip', '',
+                                'monitor')
+        freezing.join()
+        self.assertIn('ip has not ended within 1 s', str(exc))
+        self.assertEqual('FROZEN', self.tree.get('frozen'))
+        self.assertTrue(thawing.is_alive())
 
 
 class BadInput(RestoreTestCase):
