@@ -170,6 +170,34 @@ def _pages(text: str) -> int:
     return _UNLIMITED_PAGES if text == '-1' else min(pages, _UNLIMITED_PAGES)
 
 
+def follow(actions: Sequence[RestoreAction]) -> list[RestoreAction]:
+    """Return actions with the present paths of their directories: version 1
+    lets a cgroup be renamed, and its limits stay.
+
+    :param actions: parents before their children
+    """
+    moved: dict[str, str] = {}
+    followed = []
+    for action in actions:
+        if action['do'] == 'write':
+            above, name = os.path.split(action['dir'])
+            above = moved.get(above, above)
+            path = f'{above}/{name}'
+            try:
+                found = os.lstat(path).st_ino
+            except OSError:
+                found = 0
+            with contextlib.suppress(OSError), os.scandir(above) as entries:
+                path = path if found == action['inode'] else next((
+                    entry.path for entry in entries
+                    if entry.inode() == action['inode'] and entry.is_dir(
+                        follow_symlinks=False)), path)
+            moved[action['dir']] = path
+            action = {**action, 'dir': path}
+        followed.append(action)
+    return followed
+
+
 def inode(action: RestoreAction) -> int:
     """The directory whose CPU set the action restores; 0: it restores none."""
     return action['inode'] if action.get('file') == 'cpuset.cpus' else 0

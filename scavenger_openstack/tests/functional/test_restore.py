@@ -275,6 +275,19 @@ class CpuSet(RestoreTestCase):
         self.assertEqual({self.all}, self.sets())
         self.assertEqual([], self.left())
 
+    def test_renamed(self) -> None:
+        """Version 1 lets a cgroup be called something else, limits and all."""
+        inside = self.limit('cpus', '/named/born', '1')
+        for path, now in ('/named', '/called'), ('/called/born', '/called/b'):
+            self.tree.path('cpuset', path).rename(
+                self.tree.path('cpuset', now))
+        self.tree.make('/named')        # another one, with the set of ours
+        self.assertTrue(self.restore(*self.named, inside))
+        self.groups = ('', '/called', '/born', '/born/deeper', '/named')
+        self.assertEqual({self.all}, self.sets())
+        self.assertEqual('1', self.tree.get('cpus', '/called/b'))
+        self.assertFalse(self.restore(*self.named, inside))
+
     def test_parent_and_child_under_two_leases(self) -> None:
         """The child's fits only when the parent is wide again."""
         self.put(self.named[1], knob='cpu_set', name='0.json')
@@ -508,6 +521,16 @@ class BadInput(RestoreTestCase):
         self.assertIn('deleted and made again', text)
         self.assertEqual('70000', self.quota())
         self.assertEqual([], self.left())
+
+    def test_renamed(self) -> None:
+        self.needs_v1('version 2 gives a cgroup no other name')
+        self.tree.put('quota', '/a', '50000')
+        path = self.tree.path('cpu', '/a')
+        path.rename(path.with_name('b'))
+        self.put(self.good)
+        code, text = self.main('--all')
+        self.assertEqual((0, []), (code, self.left()), text)
+        self.assertEqual('-1', self.tree.get('quota', '/b'))
 
     def test_deleted(self) -> None:
         self.tree.delete('/a')
