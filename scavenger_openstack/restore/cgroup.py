@@ -78,13 +78,12 @@ Held = Callable[[], Collection[tuple[object, object]]]
 restored."""
 
 
-def mounts(table: str = '/proc/self/mountinfo',
-           kinds: Collection[str] = tuple(FILES)) -> list[Mount]:
+def mounts(kinds: Collection[str] = tuple(FILES)) -> list[Mount]:
     """Return where cgroup hierarchies, or file systems of other ``kinds``, are
     mounted, the shortest path first."""
     return sorted(((row.point, row.kind,
                     os.makedev(*map(int, row.device.split(':'))))
-                   for row in mount_table.rows(table, kinds)),
+                   for row in mount_table.visible(kinds)),
                   key=lambda mount: len(mount[0]))
 
 

@@ -9,6 +9,7 @@ import contextlib
 import io
 import os
 import pathlib
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -503,6 +504,28 @@ class BadInput(RestoreTestCase):
             cat {target}/{self.good['file']}; exit $code""")
         self.assertEqual((1, ''), (result.returncode, result.stdout))
         self.assertIn('is not on the cgroup mount', result.stderr)
+
+    def test_a_hidden_mount(self) -> None:
+        """It keeps no other from being tried, and found."""
+        self.needs_v1('its mounts lie below one directory')
+        code = textwrap.dedent("""
+            from scavenger_openstack.drivers.kernel import cgroup_mounts
+            from scavenger_openstack.restore import abilities
+            prober = abilities.Prober()
+            prober.begin()
+            prober.first.wait(60)
+            print(len(prober.known()), *cgroup_mounts.find_mounts())
+            """)
+        show = f'{sys.executable} -c {shlex.quote(code)}'
+        result = self.private(f"""
+            {show}
+            mount -t tmpfs none /mnt && mkdir /mnt/c
+            mount -t cgroup -o cpu none /mnt/c
+            mount -t tmpfs none /mnt && {show}
+            mount -t cgroup2 none /sys/fs/cgroup && {show}""")
+        before, after, version_2 = result.stdout.splitlines()
+        self.assertEqual(before, after)
+        self.assertEqual(['1', 'unified'], version_2.split()[:2])
 
     def private(self, script: str) -> subprocess.CompletedProcess[str]:
         """Run a shell script in a mount namespace of its own."""
