@@ -99,6 +99,9 @@ ANY, NO_EXIST = 0, 1
 MAP_FD, MAP_VALUE = 1, 2
 """What :attr:`Op.LOAD_64_BITS` loads: a map, or the address of its value."""
 
+_TRIES = 5
+"""A signal ends the check of a program, with EAGAIN."""
+
 _PROG_TYPE_TRACEPOINT = 5
 _PERF_TYPE_TRACEPOINT, _FLAG_FD_CLOEXEC = 2, 8
 _IOC_ENABLE, _IOC_SET_BPF = 0x2400, 0x40042408
@@ -347,9 +350,12 @@ class Programs:
         # The kernel takes a longer argument whose rest is zero.
         size = 128
         buffer = ctypes.create_string_buffer(attributes, size)
-        fd = int(_libc().syscall(
-            ctypes.c_long(self._calls.bpf), ctypes.c_int(command), buffer,
-            ctypes.c_uint(size)))
+        for _ in range(_TRIES):
+            fd = int(_libc().syscall(
+                ctypes.c_long(self._calls.bpf), ctypes.c_int(command), buffer,
+                ctypes.c_uint(size)))
+            if fd >= 0 or ctypes.get_errno() != errno.EAGAIN:
+                break
         if fd < 0:
             raise self.unsupported(f'{what} by bpf()', ctypes.get_errno())
         return fd
