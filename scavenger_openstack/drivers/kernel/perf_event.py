@@ -26,7 +26,7 @@ from typing import NamedTuple
 from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack import log_once
 
-HARDWARE, SOFTWARE = 0, 1
+HARDWARE, SOFTWARE, TRACEPOINT = 0, 1, 2
 """Types of events (PERF_TYPE_*)."""
 
 SYSCALLS = {'x86_64': 298, 'aarch64': 241}
