@@ -28,6 +28,7 @@ from scavenger_openstack.drivers.cgroup import kill
 from scavenger_openstack.drivers.cgroup import knobs
 from scavenger_openstack.drivers.cgroup import memory
 from scavenger_openstack.drivers.cgroup import own_limits
+from scavenger_openstack.drivers.cgroup import statistics
 from scavenger_openstack.drivers.cgroup import used_disks
 from scavenger_openstack.drivers.kernel import cgroup_files
 from scavenger_openstack.drivers.kernel import cgroup_mounts
@@ -235,11 +236,10 @@ class Cgroups:
             entry.counters.follow(self._sources[entry.workload.priority])
         return other_disks
 
-    def _find_sources(self) -> dict[types.Priority,
-                                    list[cgroup_counters.Source]]:
+    def _find_sources(self) -> dict[types.Priority, list[statistics.Source]]:
         """Return the files to read of a workload of each priority."""
         counts = memory.counts_refaults(self._mounts)
-        return {priority: cgroup_counters.sources(
+        return {priority: statistics.sources(
             self._mounts, self._disks.counted, pressure=self._pressure,
             refaults=counts and priority is types.Priority.BACKGROUND)
             for priority in types.Priority}

@@ -19,7 +19,7 @@ import os
 from typing import NamedTuple
 from typing import TypeVar
 
-from scavenger_openstack.drivers.cgroup import counters
+from scavenger_openstack.drivers.cgroup import statistics
 from scavenger_openstack.drivers.direct import windows
 from scavenger_openstack.drivers.kernel import cgroup_members
 from scavenger_openstack.drivers.kernel import rows
@@ -138,9 +138,9 @@ def _use(version: int, directory: str | None, unified: str | None) -> Use:
 
 
 def _waited_s(data: bytes) -> float | None:
-    values = counters.nothing()
-    counters.psi(counters.PSI_MEMORY_S)(data, values)
-    return values[counters.PSI_MEMORY_S]
+    values = statistics.nothing()
+    statistics.psi(statistics.PSI_MEMORY_S)(data, values)
+    return values[statistics.PSI_MEMORY_S]
 
 
 def _taken_v1(data: bytes) -> int:

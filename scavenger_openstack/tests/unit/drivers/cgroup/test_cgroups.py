@@ -17,9 +17,9 @@ import testtools
 
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
-from scavenger_openstack.drivers.cgroup import counters
 from scavenger_openstack.drivers.cgroup import disks
 from scavenger_openstack.drivers.cgroup import knobs
+from scavenger_openstack.drivers.cgroup import statistics
 from scavenger_openstack.drivers.cgroup import used_disks
 from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack.drivers import originals
@@ -840,17 +840,19 @@ class TestMounts(CgroupsCase):
 
 class TestParsing(testtools.TestCase):
 
-    def parse(self, parse: counters.Parse, text: str
+    def parse(self, parse: statistics.Parse, text: str
               ) -> list[float | None]:
-        values = counters.nothing()
+        values = statistics.nothing()
         parse(text.encode(), values)
         return values
 
     def test_v1(self) -> None:
-        c = counters
-        self.assertEqual(1.5, self.parse(c.usage_ns, '1500000000\n')[c.CPU_S])
+        c = statistics
+        self.assertEqual(1.5, self.parse(c.seconds(
+            c.CPU_S, c.NS_PER_S), '1500000000\n')[c.CPU_S])
         self.assertEqual(2.0, self.parse(
-            c.throttled_ns, 'nr_periods 4\nnr_throttled 2\n'
+            c.seconds(c.THROTTLED_S, c.NS_PER_S, b'throttled_time '),
+            'nr_periods 4\nnr_throttled 2\n'
             'throttled_time 2000000000\n')[c.THROTTLED_S])
         page = os.sysconf('SC_PAGE_SIZE')
         self.assertEqual(7 * page, self.parse(
@@ -863,7 +865,7 @@ class TestParsing(testtools.TestCase):
             'total_unevictable 0\n')[c.DROPPABLE_BYTES])
 
     def test_page_cache(self) -> None:
-        c = counters
+        c = statistics
         page = os.sysconf('SC_PAGE_SIZE')
         both = c.DROPPABLE_BYTES, c.REFAULT_BYTES
         v1 = ('workingset_refault_file 1\ntotal_workingset_refault_anon 9\n'
@@ -880,7 +882,7 @@ class TestParsing(testtools.TestCase):
                 self.assertEqual([30, refaults], [values[at] for at in both])
 
     def test_v1_throttle_counts(self) -> None:
-        c = counters
+        c = statistics
         text = ('8:0 Read 10\n8:0 Write 20\n8:0 Sync 0\n8:0 Async 30\n'
                 '8:0 Discard 0\n8:0 Total 30\n253:0 Read 10\n'
                 '253:0 Total 10\n18:0 Total 5\nTotal 45\n')
