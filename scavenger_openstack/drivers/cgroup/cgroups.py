@@ -28,6 +28,7 @@ from scavenger_openstack.drivers.cgroup import kill
 from scavenger_openstack.drivers.cgroup import knobs
 from scavenger_openstack.drivers.cgroup import memory
 from scavenger_openstack.drivers.cgroup import own_limits
+from scavenger_openstack.drivers.cgroup import pods
 from scavenger_openstack.drivers.cgroup import statistics
 from scavenger_openstack.drivers.cgroup import used_disks
 from scavenger_openstack.drivers.kernel import cgroup_files
@@ -330,11 +331,7 @@ class Cgroups:
             if self._is_tree(knob):
                 return types.format_cpus(
                     self._opened.set_in_force(workload)) or None
-            rule = self._rule(knob)
-            if self._is_on_pods(workload, knob):
-                return self._opened.pods(workload, rule).read()
-            return rule.read(self._opened.directory(workload, rule.controller),
-                             state)
+            return self._limit(workload, knob).read(state)
         except errors.WorkloadGone:
             self._let_go(workload)
             raise
@@ -347,9 +344,8 @@ class Cgroups:
             self.read(workload, knob)
         except errors.WorkloadGone:
             # In the hierarchy where it was found it is there.
-            controller = ('cpuset' if self._is_tree(knob)
-                          else self._rule(knob).controller)
-            return (f'{self._mounts[controller].path}{workload} does not '
+            return (f'{self._mounts[self._controller(knob)].path}{workload} '
+                    'does not '
                     f'exist, so {knob} cannot be set: make it, and put the '
                     'processes of the workload into it')
         except errors.DriverError as exc:
@@ -371,15 +367,10 @@ class Cgroups:
         workload are not taken for its own.
         """
         try:
-            if self._is_tree(knob):
-                actions = self._opened.cpu_set(workload).actions(
-                    state.original.actions if state else None)
-            else:
-                rule = self._rule(knob)
-                directory = self._opened.directory(workload, rule.controller)
-                actions = (self._opened.pods(workload, rule).actions()
-                           if self._is_on_pods(workload, knob) else
-                           directory.actions(rule.entries(directory)))
+            actions = (self._opened.cpu_set(workload).actions(
+                state.original.actions if state else None)
+                if self._is_tree(knob) else
+                self._limit(workload, knob).actions())
         except errors.WorkloadGone:
             self._let_go(workload)
             raise
@@ -402,23 +393,16 @@ class Cgroups:
         self._parents.check_writable(workload)
         original = state.original.actions if state else ()
         try:
-            if self._is_tree(knob):
-                self._opened.directory(workload, 'cpuset').check_leased(
-                    original)
+            self._opened.directory(
+                workload, self._controller(knob)).check_leased(
+                    original, self._disks.now if knob in knobs.IO else ())
+            if knob is types.Knob.CPU_SET:
                 self._allotments.about_to_narrow(workload)
+                value = types.format_cpus(_cpus(value))
+            if self._is_tree(knob):
                 self._opened.cpu_set(workload).write(_cpus(value))
             else:
-                rule = self._rule(knob)
-                directory = self._opened.directory(workload, rule.controller)
-                directory.check_leased(
-                    original, self._disks.now if knob in knobs.IO else ())
-                if knob is types.Knob.CPU_SET:
-                    self._allotments.about_to_narrow(workload)
-                    value = types.format_cpus(_cpus(value))
-                if self._is_on_pods(workload, knob):
-                    self._opened.pods(workload, rule).write(value)
-                else:
-                    knobs.write(rule, directory, value, original)
+                self._limit(workload, knob).write(value, state)
         except errors.WorkloadGone:
             self._let_go(workload)
             raise
@@ -451,7 +435,7 @@ class Cgroups:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.notify`."""
         if isinstance(event, base.Removed):
             self._leased.discard((event.workload, event.knob))
-            if self._is_on_pods(event.workload, event.knob):
+            if event.knob is types.Knob.CPU_IDLE:
                 self._opened.forget_pods(event.workload)
         return False
 
@@ -489,9 +473,17 @@ class Cgroups:
         return (knob is types.Knob.CPU_SET and 'cpuset' in self._mounts
                 and self._mounts['cpuset'].version == 1)
 
-    @staticmethod
-    def _is_on_pods(workload: str, knob: types.Knob) -> bool:
-        return knob is types.Knob.CPU_IDLE and is_of_kubelet(workload)
+    def _controller(self, knob: types.Knob) -> str:
+        return ('cpuset' if self._is_tree(knob)
+                else self._rule(knob).controller)
+
+    def _limit(self, workload: str, knob: types.Knob
+               ) -> knobs.Limit | pods.Pods:
+        rule = self._rule(knob)
+        if knob is types.Knob.CPU_IDLE and is_of_kubelet(workload):
+            return self._opened.pods(workload, rule)
+        return knobs.Limit(rule, self._opened.directory(workload,
+                                                        rule.controller))
 
     def _rule(self, knob: types.Knob) -> knobs.Rule:
         for version in (1, 2):

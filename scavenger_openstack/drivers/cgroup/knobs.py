@@ -137,21 +137,37 @@ def number(knob: Knob, value: Value) -> float:
     raise errors.DriverError(f'{knob} = {value!r}: not a number >= 0')
 
 
-def write(rule: Rule, directory: CgroupDirectory, value: Value,
-          original: Sequence[base.RestoreAction]) -> None:
-    """Set a knob, or leave all that it is made of as it was.
+class Limit(NamedTuple):
+    """A knob of one cgroup."""
 
-    :raises Refused: a part of it holds: see :func:`_write_memory_v2`.
-    :raises DriverError: it failed.
-    """
-    before = directory.actions(rule.entries(directory))
-    try:
-        rule.write(directory, value, original)
-    except (errors.Refused, errors.WorkloadGone):
-        raise
-    except errors.DriverError:
-        put_back(directory, before)
-        raise
+    rule: Rule
+    directory: CgroupDirectory
+
+    def read(self, state: base.KnobState | None = None) -> Value | None:
+        """Return its value; see :class:`Rule`."""
+        return self.rule.read(self.directory, state)
+
+    def actions(self) -> list[base.RestoreAction]:
+        """Return what restores it as it is now."""
+        return self.directory.actions(self.rule.entries(self.directory))
+
+    def write(self, value: Value, state: base.KnobState | None = None
+              ) -> Value | None:
+        """Set it and return it, or leave all that it is made of as it was.
+
+        :raises Refused: a part of it holds: see :func:`_write_memory_v2`.
+        :raises DriverError: it failed.
+        """
+        before = self.actions()
+        try:
+            self.rule.write(self.directory, value,
+                            state.original.actions if state else ())
+        except (errors.Refused, errors.WorkloadGone):
+            raise
+        except errors.DriverError:
+            put_back(self.directory, before)
+            raise
+        return self.read(state)
 
 
 def put_back(directory: CgroupDirectory,

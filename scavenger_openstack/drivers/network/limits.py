@@ -15,9 +15,9 @@ from collections.abc import Hashable
 from collections.abc import Mapping
 import errno
 import logging
-import pathlib
 
 from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.drivers.kernel import rtnetlink
 from scavenger_openstack.drivers.kernel import token_bucket
 from scavenger_openstack.drivers.network import devices
@@ -50,7 +50,7 @@ class Network:
                  root_dir: str = '/') -> None:
         self._links = dict(links)
         self._interfaces = dict(interfaces)
-        self._sys = pathlib.Path(root_dir, 'sys/class/net')
+        self._sys = f'{root_dir.rstrip("/")}/sys/class/net'
         self._devices = devices.Devices()
         self._limited: dict[KnobKey, Collection[str]] = {}
         self._logged = log_once.LogOnce()
@@ -362,12 +362,8 @@ class Network:
         :param had_speed: it reported a speed before: it is down for a while
         """
         netns, device = devices.split(name)
-        megabits = 0
-        if not netns:
-            try:
-                megabits = int((self._sys / device / 'speed').read_text())
-            except (OSError, ValueError):
-                megabits = 0
+        text = '' if netns else proc.read_text(f'{self._sys}/{device}/speed')
+        megabits = int(text) if text.isdecimal() else 0
         if megabits <= 0 and had_speed:
             return None
         if megabits <= 0:
