@@ -326,7 +326,6 @@ class Cgroups:
 
     def read(self, workload: str, knob: types.Knob,
              state: base.KnobState | None = None) -> types.Value | None:
-        """See :meth:`scavenger_openstack.drivers.base.Knobs.read`."""
         try:
             if self._is_tree(knob):
                 return types.format_cpus(
@@ -415,7 +414,6 @@ class Cgroups:
         return in_force
 
     def queue(self, workload: str, knob: types.Knob) -> str:
-        """See :meth:`scavenger_openstack.drivers.base.Knobs.queue`."""
         return base.usual_queue(knob)
 
     def refresh(self, held: Mapping[types.KnobKey, base.KnobState]
@@ -432,7 +430,6 @@ class Cgroups:
             for name in self._opened.changed_pods())} & held.keys())
 
     def notify(self, event: base.Event) -> bool:
-        """See :meth:`scavenger_openstack.drivers.base.Knobs.notify`."""
         if isinstance(event, base.Removed):
             self._leased.discard((event.workload, event.knob))
             if event.knob is types.Knob.CPU_IDLE:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
+from typing import TypeVar
 
 from scavenger_openstack.drivers.cgroup.available_cpus import read_cpus
 from scavenger_openstack.drivers.cgroup.discovery import within
@@ -18,6 +19,7 @@ from scavenger_openstack.drivers.kernel import online_cpus
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
 
+T = TypeVar('T')
 
 SETTLING_TICKS = 3
 """So often in a row it is looked again where something has just changed: a
@@ -83,15 +85,8 @@ class Allotments:
         self._full_sets.pop(name, None)
 
     def _limit(self, name: str, knob: Knob, controller: str) -> float | None:
-        mount = self._mounts.get(controller)
-        if mount is None:
-            return None
-        try:
-            directory = CgroupDirectory(mount.path + name,
-                                        version=mount.version)
-            value = self._rules[knob, mount.version].read(directory, None)
-        except errors.DriverError:
-            return None
+        value = self._read(name, controller, lambda directory: self._rules[
+            knob, directory.version].read(directory, None))
         return None if value is None else float(value)
 
     def _allowed(self, name: str) -> frozenset[int] | None:
@@ -107,14 +102,18 @@ class Allotments:
         return cpus
 
     def _effective(self, name: str) -> frozenset[int] | None:
-        mount = self._mounts.get('cpuset')
+        return self._read(name, 'cpuset', lambda directory: read_cpus(
+            directory, 'cpuset.effective_cpus' if directory.version == 1
+            else 'cpuset.cpus.effective')) or None
+
+    def _read(self, name: str, controller: str,
+              read: Callable[[CgroupDirectory], T]) -> T | None:
+        """Return what is read of a cgroup, ``None`` where it cannot be."""
+        mount = self._mounts.get(controller)
         if mount is None:
             return None
         try:
-            directory = CgroupDirectory(mount.path + name,
-                                        version=mount.version)
-            return read_cpus(directory, 'cpuset.effective_cpus'
-                             if mount.version == 1
-                             else 'cpuset.cpus.effective') or None
+            return read(CgroupDirectory(mount.path + name,
+                                        version=mount.version))
         except errors.DriverError:
             return None

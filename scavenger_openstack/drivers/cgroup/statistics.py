@@ -119,12 +119,16 @@ def _refaults(data: bytes, key: bytes, values: Values) -> None:
                              if b'\n' + name in data else None)
 
 
+def some_s(data: bytes) -> float:
+    """Return the total of the ``some`` line of a pressure file."""
+    some = rows.row(data, b'some ')
+    return rows.first_number(some[some.index(b'total=') + 6:]) / US_PER_S
+
+
 def psi(place: int) -> Parse:
-    """A parser of the ``some`` line of a pressure file."""
+    """A parser of a pressure file."""
     def parse(data: bytes, values: Values) -> None:
-        some = rows.row(data, b'some ')
-        values[place] = rows.first_number(
-            some[some.index(b'total=') + 6:]) / US_PER_S
+        values[place] = some_s(data)
     return parse
 
 

@@ -125,7 +125,7 @@ def _use(version: int, directory: str | None, unified: str | None) -> Use:
     if directory is None:
         return Use(None, None, None)
     waited_s = None if unified is None else _parsed(
-        f'{unified}/memory.pressure', _waited_s)
+        f'{unified}/memory.pressure', statistics.some_s)
     if version == 1:
         return Use(
             _parsed(f'{directory}/memory.stat', _taken_v1), waited_s,
@@ -135,12 +135,6 @@ def _use(version: int, directory: str | None, unified: str | None) -> Use:
     return Use(
         None if used is None or stolen is None else used + stolen, waited_s,
         _parsed(f'{directory}/memory.events', _limited_v2))
-
-
-def _waited_s(data: bytes) -> float | None:
-    values = statistics.nothing()
-    statistics.psi(statistics.PSI_MEMORY_S)(data, values)
-    return values[statistics.PSI_MEMORY_S]
 
 
 def _taken_v1(data: bytes) -> int:

@@ -211,9 +211,6 @@ def attributed(answer: DirectEvidence, parts: Mapping[str, float]
 def _written(data: bytes, devices: Collection[str]) -> int:
     """Return what ``io.stat`` counts for these disks; a cgroup that has used
     none has no line."""
-    total = 0
-    for line in data.decode(errors='replace').split('\n'):
-        device, counts = grammar.device_row(line)
-        if device in devices:
-            total += int(grammar.pairs(counts).get('wbytes', 0))
-    return total
+    return sum(int(grammar.pairs(counts).get('wbytes', 0))
+               for device, counts in map(grammar.device_row, data.decode(
+                   errors='replace').split('\n')) if device in devices)

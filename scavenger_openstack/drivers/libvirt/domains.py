@@ -100,12 +100,10 @@ class Domains:
         self._cache.start(timeout_s)
 
     def queue(self, workload: str, knob: Knob) -> str:
-        """See :meth:`scavenger_openstack.drivers.base.Knobs.queue`."""
         return workload if knob in domain_knobs.RULES else ''
 
     def read(self, workload: str, knob: Knob,
              state: base.KnobState | None = None) -> Value | None:
-        """See :meth:`scavenger_openstack.drivers.base.Knobs.read`."""
         if knob in file_knobs.KNOBS:
             return self._files(workload, knob).read()
         snapshot = self._snapshot(workload)
@@ -196,7 +194,6 @@ class Domains:
         return self.read(workload, knob, state)
 
     def fast_cpu_set(self, uuid: str) -> base.CpuSet:
-        """See :meth:`.base.CpuSets.fast_cpu_set`."""
         self._background(uuid)
         cpu_set = self._files(uuid, Knob.CPU_SET)
         assert isinstance(cpu_set, cpuset.CpuSet)
@@ -205,13 +202,11 @@ class Domains:
 
     def refresh(self, held: Mapping[KnobKey, base.KnobState]
                 ) -> base.Changes:
-        """See :meth:`scavenger_openstack.drivers.base.Knobs.refresh`."""
         changed, self.tracked.changed = self.tracked.changed, set()
         return base.Changes(changed, self._reconcile(held),
                             self._unmet(held))
 
     def notify(self, event: base.Event) -> bool:
-        """See :meth:`scavenger_openstack.drivers.base.Knobs.notify`."""
         match event:
             case base.Removed(workload, knob, state):
                 self._removed(workload, knob, state)

@@ -139,10 +139,6 @@ class TrackedDomains(dict[str, TrackedDomain]):
     :param blocks: what their disks did
     :param balloons: where those of all go to
     :param gone: called with the UUID of each that does not run any more
-    :param floors: below these no cap goes where the flavor sets none
-    :param mounts: where cgroup controllers are mounted; may change
-    :param root_dir: where /proc and /sys are looked for
-    :param logged: what was logged of this host
     :ivar changed: those that became others, until that is taken
     :ivar changes: so often other domains were there, or altered
     """
@@ -296,7 +292,6 @@ class TrackedDomains(dict[str, TrackedDomain]):
         return tracked.snapshot.domain.other_interfaces if tracked else 0
 
     def allow(self, instances: Mapping[str, Floor]) -> None:
-        """See :meth:`scavenger_openstack.drivers.base.Driver.allow`."""
         for uuid in self._allowed.want(instances) & self.keys():
             self.alter(self[uuid])
 

@@ -264,16 +264,13 @@ class Network:
         return self._read(workload, knob, state).rate
 
     def queue(self, workload: str, knob: Knob) -> str:
-        """See :meth:`scavenger_openstack.drivers.base.Knobs.queue`."""
         return base.usual_queue(knob)
 
     def refresh(self, held: Mapping[KnobKey, base.KnobState]
                 ) -> base.Changes:
-        """See :meth:`scavenger_openstack.drivers.base.Knobs.refresh`."""
         return base.Changes()
 
     def notify(self, event: base.Event) -> bool:
-        """See :meth:`scavenger_openstack.drivers.base.Knobs.notify`."""
         return False
 
     def close(self) -> None:
