@@ -14,7 +14,6 @@ record and no lease of ours has its limit removed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-import logging
 import time
 
 from scavenger_openstack.drivers import base
@@ -42,8 +41,6 @@ from scavenger_openstack import log_once
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Value
-
-LOG = logging.getLogger(__name__)
 
 
 class Domains:
