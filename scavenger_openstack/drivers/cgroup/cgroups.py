@@ -45,8 +45,7 @@ LOG = logging.getLogger(__name__)
 class _Entry:
     """A workload and the descriptors that are kept for it."""
 
-    __slots__ = ('counters', 'inode', 'parent', 'settling', 'used_disks',
-                 'workload')
+    __slots__ = ('counters', 'inode', 'parent', 'used_disks', 'workload')
 
     def __init__(self, parent: discovery.Parent, inode: int,
                  workload: types.Workload,
@@ -55,7 +54,6 @@ class _Entry:
         self.inode = inode
         self.workload = workload
         self.counters = counters
-        self.settling = own_limits.SETTLING_TICKS
         self.used_disks = used_disks.UsedDisks()
 
 
@@ -153,6 +151,9 @@ class Cgroups:
             self._forget_but({child.id: child.inode for child in scan})
             self._meet(fresh)
         turn = self._turn.next(lambda: self._without_limits(entries))
+        for name in self._turn.settling:
+            if name in entries:
+                entries[name].counters.wake()
         for name in self._without_limits(turn):     # also since the list
             self._read_limits(name)
         samples = []
@@ -160,8 +161,6 @@ class Cgroups:
             entry = entries.get(child.id)
             if entry is None:
                 continue
-            if entry.settling:
-                self._settle(entry)
             if entry.workload.group != child.group:
                 entry.workload = dataclasses.replace(entry.workload,
                                                      group=child.group)
@@ -195,17 +194,14 @@ class Cgroups:
 
         Only for one that has no cap of ours, which would count as its own.
         """
-        entry = self._entries.get(workload)
-        if entry is None:
-            return
-        limits = self._allotments.of(workload)
+        entry, limits = self._entries[workload], self._allotments.of(workload)
         if any(getattr(entry.workload, field) != value
                for field, value in limits.items()):
             entry.workload = dataclasses.replace(entry.workload, **limits)
 
     def cpus_changed(self) -> None:
         """Read at once where workloads may run: CPUs came or went."""
-        self._turn.all_soon()
+        self._turn.settle(self._entries)
 
     def _without_limits(self, names: Iterable[str]) -> list[str]:
         """Return the workloads without a limit of ours; foreground never
@@ -272,19 +268,11 @@ class Cgroups:
                 floor=self._floors, created_s=float(child.inode),
                 **self._allotments.of(child.id))
             self._entries[child.id] = _Entry(parent, child.inode, workload,
-                                           counters)
+                                             counters)
+            self._turn.settle([child.id])
             LOG.debug('%s found: %s', child.id, workload)
         if all_watched:
             self._logged.over('watched')
-
-    def _settle(self, entry: _Entry) -> None:
-        entry.settling -= 1
-        if entry.settling == own_limits.SETTLING_TICKS - 1:
-            return  # just met
-        entry.counters.wake()
-        name = entry.workload.id
-        if all(workload != name for workload, _ in list(self._leased)):
-            self._read_limits(name)
 
     def _forget_but(self, inodes: Mapping[str, int]) -> None:
         for name, entry in list(self._entries.items()):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
 from typing import TypeVar
@@ -29,27 +30,31 @@ kernel may take a moment after a CPU came or went."""
 
 class Turn:
     """Whose own limits are read again in a tick: of one workload after the
-    other, and of all for a few ticks when asked for."""
+    other, and of those that settle.
+
+    :ivar settling: the latter, as of :meth:`next`
+    """
 
     def __init__(self) -> None:
         self._names: list[str] = []
-        self._soon = 0
+        self._left: dict[str, int] = {}
+        self.settling: list[str] = []
 
-    def all_soon(self) -> None:
-        """Begin with all of them."""
-        self._soon = SETTLING_TICKS
+    def settle(self, names: Iterable[str]) -> None:
+        """Begin with these."""
+        self._left |= dict.fromkeys(names, SETTLING_TICKS)
 
     def next(self, every: Callable[[], list[str]]) -> list[str]:
         """The workloads of this tick.
 
         :param every: all whose limits may be read again
         """
-        if self._soon or not self._names:
-            self._names = every()
-        count = len(self._names) if self._soon else 1
-        self._soon = max(0, self._soon - 1)
-        names, self._names = self._names[:count], self._names[count:]
-        return names
+        self.settling = list(self._left)
+        self._left = {name: left - 1 for name, left in self._left.items()
+                      if left > 1}
+        self._names = self._names or every()
+        names, self._names = self._names[:1], self._names[1:]
+        return [*self.settling, *names]
 
 
 class Allotments:
