@@ -196,14 +196,14 @@ class Host:
             link_bytes = self._network.link_bytes()
             virtual = self._domains.sample(link_bytes,
                                            with_refaults=with_refaults)
-            if self._domains.changes != self._changes:
+            if self._domains.tracked.changes != self._changes:
                 self._follow(self._domains, virtual)
             virtual = self._network.without_withheld(virtual, link_bytes)
             workloads = self._domain_cgroups.without(workloads)
         time_s = time.clock_gettime(time.CLOCK_BOOTTIME)
         measured = self._perf.add(
             workloads + virtual, time_s,
-            self._domains.place if self._domains is not None else None)
+            self._domains.tracked.place if self._domains is not None else None)
         workloads, virtual = (measured[:len(workloads)],
                               measured[len(workloads):])
         workloads = self._delays.add(workloads, time_s)
@@ -326,10 +326,10 @@ class Host:
             if runs.get(workload) != run:
                 self._network.ended(workload)
         self._runs = runs
-        self._domain_cgroups.follow(virtual.machines)
-        self._follow_taps(virtual.interfaces)
+        self._domain_cgroups.follow(virtual.tracked.machines)
+        self._follow_taps(virtual.tracked.interfaces)
         self._links.follow([sample.workload.interfaces for sample in samples])
-        self._changes = virtual.changes
+        self._changes = virtual.tracked.changes
 
     def _follow_taps(self, taps: Mapping[str, tuple[str, ...]]) -> None:
         """Attach the taps of the background to the network limits."""
@@ -365,7 +365,7 @@ class Host:
     def _log_other_interfaces(self, workload: str, virtual: domains.Domains
                               ) -> None:
         """Log once that a VM has other devices than its taps."""
-        count = virtual.other_interfaces(workload)
+        count = virtual.tracked.other_interfaces(workload)
         if not count:
             self._logged.over(('interfaces', workload))
         elif self._logged.due(('interfaces', workload), count):

@@ -78,13 +78,12 @@ Held = Callable[[], Collection[tuple[object, object]]]
 restored."""
 
 
-def mounts(table: str = '/proc/self/mountinfo',
-           kinds: Collection[str] = tuple(FILES)) -> list[Mount]:
+def mounts(kinds: Collection[str] = tuple(FILES)) -> list[Mount]:
     """Return where cgroup hierarchies, or file systems of other ``kinds``, are
     mounted, the shortest path first."""
     return sorted(((row.point, row.kind,
                     os.makedev(*map(int, row.device.split(':'))))
-                   for row in mount_table.rows(table, kinds)),
+                   for row in mount_table.visible(kinds)),
                   key=lambda mount: len(mount[0]))
 
 
@@ -168,6 +167,34 @@ def same(action: RestoreAction, got: str) -> bool:
 def _pages(text: str) -> int:
     pages = int(text) // _PAGE
     return _UNLIMITED_PAGES if text == '-1' else min(pages, _UNLIMITED_PAGES)
+
+
+def follow(actions: Sequence[RestoreAction]) -> list[RestoreAction]:
+    """Return actions with the present paths of their directories: version 1
+    lets a cgroup be renamed, and its limits stay.
+
+    :param actions: parents before their children
+    """
+    moved: dict[str, str] = {}
+    followed = []
+    for action in actions:
+        if action['do'] == 'write':
+            above, name = os.path.split(action['dir'])
+            above = moved.get(above, above)
+            path = f'{above}/{name}'
+            try:
+                found = os.lstat(path).st_ino
+            except OSError:
+                found = 0
+            with contextlib.suppress(OSError), os.scandir(above) as entries:
+                path = path if found == action['inode'] else next((
+                    entry.path for entry in entries
+                    if entry.inode() == action['inode'] and entry.is_dir(
+                        follow_symlinks=False)), path)
+            moved[action['dir']] = path
+            action = {**action, 'dir': path}
+        followed.append(action)
+    return followed
 
 
 def inode(action: RestoreAction) -> int:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from collections.abc import Iterator
+import contextlib
+import os
 import re
 from typing import NamedTuple
 
 _MOUNT = re.compile(r'\d+ \d+ (\d+:\d+) ([^ ]+) ([^ ]+) .*? - ([^ ]+) '
-                    r'([^ ]*) ')
+                    r'([^ ]*) ([^ \n]*)')
 
 
 class Row(NamedTuple):
@@ -22,6 +24,8 @@ class Row(NamedTuple):
     :ivar device: ``major:minor``
     :ivar part: the directory of the file system that is mounted, ``/`` for
         all of it
+    :ivar options: of the file system; of cgroups version 1 the controllers,
+        too
     """
 
     device: str
@@ -29,6 +33,7 @@ class Row(NamedTuple):
     point: str
     kind: str
     source: str
+    options: str
 
 
 def rows(table: str = '/proc/self/mountinfo',
@@ -44,6 +49,20 @@ def rows(table: str = '/proc/self/mountinfo',
             row = _MOUNT.match(line)
             if row and (not kinds or row[4] in kinds):
                 yield Row(*map(unescape, row.groups()))
+
+
+def visible(kinds: Collection[str], root: str = '') -> Iterator[Row]:
+    """Return the mounts of some kinds of file systems that no other mount
+    hides.
+
+    :param root: where /proc is looked for, and what is mounted
+    :raises OSError: the table cannot be read.
+    """
+    for row in rows(f'{root}/proc/self/mountinfo', kinds):
+        with contextlib.suppress(OSError):
+            device = os.stat(root + row.point).st_dev
+            if row.device == f'{os.major(device)}:{os.minor(device)}':
+                yield row
 
 
 def unescape(path: str) -> str:

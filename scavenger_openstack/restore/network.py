@@ -22,6 +22,7 @@ from scavenger_openstack.restore import grammar
 from scavenger_openstack.restore.grammar import Gone
 from scavenger_openstack.restore.grammar import RestoreAction
 from scavenger_openstack.restore.grammar import RestoreError
+from scavenger_openstack.restore import processes
 
 BUCKET = f'qdisc tbf {grammar.MARK:x}: root '
 """How ``tc`` shows a token bucket of ours."""
@@ -276,13 +277,27 @@ def _where(action: RestoreAction) -> tuple[str, str, str]:
 
 
 def tool(name: str, netns: str, *args: str
-          ) -> subprocess.CompletedProcess[str]:
-    where = ['-n', netns] if netns else []
+         ) -> subprocess.CompletedProcess[str]:
+    """Run ``ip`` or ``tc`` to its end, or leave behind one that hangs: it may
+    wait in the kernel for a lock.
+
+    :raises RestoreError: it cannot be run, or hangs.
+    """
+    command = [name, *(('-n', netns) if netns else ()), *args]
     try:
-        return subprocess.run(
-            [name, *where, *args], env=_ENVIRONMENT, errors='replace',
-            stdin=subprocess.DEVNULL, capture_output=True, check=False,
-            timeout=_TOOL_TIMEOUT_S)
-    except (OSError, subprocess.TimeoutExpired) as exc:
+        process = subprocess.Popen(
+            command, env=_ENVIRONMENT, text=True, errors='replace',
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE)
+        try:
+            out, err = process.communicate(timeout=_TOOL_TIMEOUT_S)
+        except BaseException:
+            processes.end(process)
+            raise
+    except OSError as exc:
         raise RestoreError(f'{name} cannot be run ({exc}): '
                            + grammar.advice(exc, 'iproute2')) from None
+    except subprocess.TimeoutExpired:
+        raise RestoreError(f'{name} has not ended within {_TOOL_TIMEOUT_S:g} '
+                           's: see the kernel log') from None
+    return subprocess.CompletedProcess(command, process.returncode, out, err)

@@ -57,7 +57,7 @@ def restore(lease: Lease, *, directory: int | None = None,
             for action in other.actions}
         return files | {(cpuset.FILE, inode) for inode in pending}
 
-    for index, action in enumerate(lease.actions):
+    for index, action in enumerate(cgroup.follow(lease.actions)):
         capped = lease.note[1] if lease.note and lease.note[0] == index else ''
         try:
             changed |= actions.run(

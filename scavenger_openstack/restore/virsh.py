@@ -28,6 +28,7 @@ import threading
 import time
 
 from scavenger_openstack.restore import grammar
+from scavenger_openstack.restore import processes
 
 CONNECT_S = 10.0
 """So long it may take to start virsh and to connect."""
@@ -149,14 +150,7 @@ class Session:
     def close(self) -> None:
         """End it, whatever it is doing."""
         self.sound = False
-        self._process.kill()
-        # What hangs in the kernel is reaped when it has ended.
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(1)
-        for file in (self._stdin, self._process.stdout,
-                     self._process.stderr):
-            if file:
-                file.close()
+        processes.end(self._process)
 
     def _read_until(self, mark: bytes, within_s: float) -> None:
         """Read until a mark is there, and all errors from before that."""

@@ -28,6 +28,8 @@ from scavenger_openstack.drivers.cgroup import kill
 from scavenger_openstack.drivers.cgroup import knobs
 from scavenger_openstack.drivers.cgroup import memory
 from scavenger_openstack.drivers.cgroup import own_limits
+from scavenger_openstack.drivers.cgroup import pods
+from scavenger_openstack.drivers.cgroup import statistics
 from scavenger_openstack.drivers.cgroup import used_disks
 from scavenger_openstack.drivers.kernel import cgroup_files
 from scavenger_openstack.drivers.kernel import cgroup_mounts
@@ -43,8 +45,7 @@ LOG = logging.getLogger(__name__)
 class _Entry:
     """A workload and the descriptors that are kept for it."""
 
-    __slots__ = ('counters', 'inode', 'parent', 'settling', 'used_disks',
-                 'workload')
+    __slots__ = ('counters', 'inode', 'parent', 'used_disks', 'workload')
 
     def __init__(self, parent: discovery.Parent, inode: int,
                  workload: types.Workload,
@@ -53,7 +54,6 @@ class _Entry:
         self.inode = inode
         self.workload = workload
         self.counters = counters
-        self.settling = own_limits.SETTLING_TICKS
         self.used_disks = used_disks.UsedDisks()
 
 
@@ -151,6 +151,9 @@ class Cgroups:
             self._forget_but({child.id: child.inode for child in scan})
             self._meet(fresh)
         turn = self._turn.next(lambda: self._without_limits(entries))
+        for name in self._turn.settling:
+            if name in entries:
+                entries[name].counters.wake()
         for name in self._without_limits(turn):     # also since the list
             self._read_limits(name)
         samples = []
@@ -158,8 +161,6 @@ class Cgroups:
             entry = entries.get(child.id)
             if entry is None:
                 continue
-            if entry.settling:
-                self._settle(entry)
             if entry.workload.group != child.group:
                 entry.workload = dataclasses.replace(entry.workload,
                                                      group=child.group)
@@ -193,17 +194,14 @@ class Cgroups:
 
         Only for one that has no cap of ours, which would count as its own.
         """
-        entry = self._entries.get(workload)
-        if entry is None:
-            return
-        limits = self._allotments.of(workload)
+        entry, limits = self._entries[workload], self._allotments.of(workload)
         if any(getattr(entry.workload, field) != value
                for field, value in limits.items()):
             entry.workload = dataclasses.replace(entry.workload, **limits)
 
     def cpus_changed(self) -> None:
         """Read at once where workloads may run: CPUs came or went."""
-        self._turn.all_soon()
+        self._turn.settle(self._entries)
 
     def _without_limits(self, names: Iterable[str]) -> list[str]:
         """Return the workloads without a limit of ours; foreground never
@@ -235,11 +233,10 @@ class Cgroups:
             entry.counters.follow(self._sources[entry.workload.priority])
         return other_disks
 
-    def _find_sources(self) -> dict[types.Priority,
-                                    list[cgroup_counters.Source]]:
+    def _find_sources(self) -> dict[types.Priority, list[statistics.Source]]:
         """Return the files to read of a workload of each priority."""
         counts = memory.counts_refaults(self._mounts)
-        return {priority: cgroup_counters.sources(
+        return {priority: statistics.sources(
             self._mounts, self._disks.counted, pressure=self._pressure,
             refaults=counts and priority is types.Priority.BACKGROUND)
             for priority in types.Priority}
@@ -271,19 +268,11 @@ class Cgroups:
                 floor=self._floors, created_s=float(child.inode),
                 **self._allotments.of(child.id))
             self._entries[child.id] = _Entry(parent, child.inode, workload,
-                                           counters)
+                                             counters)
+            self._turn.settle([child.id])
             LOG.debug('%s found: %s', child.id, workload)
         if all_watched:
             self._logged.over('watched')
-
-    def _settle(self, entry: _Entry) -> None:
-        entry.settling -= 1
-        if entry.settling == own_limits.SETTLING_TICKS - 1:
-            return  # just met
-        entry.counters.wake()
-        name = entry.workload.id
-        if all(workload != name for workload, _ in list(self._leased)):
-            self._read_limits(name)
 
     def _forget_but(self, inodes: Mapping[str, int]) -> None:
         for name, entry in list(self._entries.items()):
@@ -325,16 +314,11 @@ class Cgroups:
 
     def read(self, workload: str, knob: types.Knob,
              state: base.KnobState | None = None) -> types.Value | None:
-        """See :meth:`scavenger_openstack.drivers.base.Knobs.read`."""
         try:
             if self._is_tree(knob):
                 return types.format_cpus(
                     self._opened.set_in_force(workload)) or None
-            rule = self._rule(knob)
-            if self._is_on_pods(workload, knob):
-                return self._opened.pods(workload, rule).read()
-            return rule.read(self._opened.directory(workload, rule.controller),
-                             state)
+            return self._limit(workload, knob).read(state)
         except errors.WorkloadGone:
             self._let_go(workload)
             raise
@@ -347,9 +331,8 @@ class Cgroups:
             self.read(workload, knob)
         except errors.WorkloadGone:
             # In the hierarchy where it was found it is there.
-            controller = ('cpuset' if self._is_tree(knob)
-                          else self._rule(knob).controller)
-            return (f'{self._mounts[controller].path}{workload} does not '
+            return (f'{self._mounts[self._controller(knob)].path}{workload} '
+                    'does not '
                     f'exist, so {knob} cannot be set: make it, and put the '
                     'processes of the workload into it')
         except errors.DriverError as exc:
@@ -371,15 +354,10 @@ class Cgroups:
         workload are not taken for its own.
         """
         try:
-            if self._is_tree(knob):
-                actions = self._opened.cpu_set(workload).actions(
-                    state.original.actions if state else None)
-            else:
-                rule = self._rule(knob)
-                directory = self._opened.directory(workload, rule.controller)
-                actions = (self._opened.pods(workload, rule).actions()
-                           if self._is_on_pods(workload, knob) else
-                           directory.actions(rule.entries(directory)))
+            actions = (self._opened.cpu_set(workload).actions(
+                state.original.actions if state else None)
+                if self._is_tree(knob) else
+                self._limit(workload, knob).actions())
         except errors.WorkloadGone:
             self._let_go(workload)
             raise
@@ -402,23 +380,16 @@ class Cgroups:
         self._parents.check_writable(workload)
         original = state.original.actions if state else ()
         try:
-            if self._is_tree(knob):
-                self._opened.directory(workload, 'cpuset').check_leased(
-                    original)
+            self._opened.directory(
+                workload, self._controller(knob)).check_leased(
+                    original, self._disks.now if knob in knobs.IO else ())
+            if knob is types.Knob.CPU_SET:
                 self._allotments.about_to_narrow(workload)
+                value = types.format_cpus(_cpus(value))
+            if self._is_tree(knob):
                 self._opened.cpu_set(workload).write(_cpus(value))
             else:
-                rule = self._rule(knob)
-                directory = self._opened.directory(workload, rule.controller)
-                directory.check_leased(
-                    original, self._disks.now if knob in knobs.IO else ())
-                if knob is types.Knob.CPU_SET:
-                    self._allotments.about_to_narrow(workload)
-                    value = types.format_cpus(_cpus(value))
-                if self._is_on_pods(workload, knob):
-                    self._opened.pods(workload, rule).write(value)
-                else:
-                    knobs.write(rule, directory, value, original)
+                self._limit(workload, knob).write(value, state)
         except errors.WorkloadGone:
             self._let_go(workload)
             raise
@@ -431,7 +402,6 @@ class Cgroups:
         return in_force
 
     def queue(self, workload: str, knob: types.Knob) -> str:
-        """See :meth:`scavenger_openstack.drivers.base.Knobs.queue`."""
         return base.usual_queue(knob)
 
     def refresh(self, held: Mapping[types.KnobKey, base.KnobState]
@@ -448,10 +418,9 @@ class Cgroups:
             for name in self._opened.changed_pods())} & held.keys())
 
     def notify(self, event: base.Event) -> bool:
-        """See :meth:`scavenger_openstack.drivers.base.Knobs.notify`."""
         if isinstance(event, base.Removed):
             self._leased.discard((event.workload, event.knob))
-            if self._is_on_pods(event.workload, event.knob):
+            if event.knob is types.Knob.CPU_IDLE:
                 self._opened.forget_pods(event.workload)
         return False
 
@@ -489,9 +458,17 @@ class Cgroups:
         return (knob is types.Knob.CPU_SET and 'cpuset' in self._mounts
                 and self._mounts['cpuset'].version == 1)
 
-    @staticmethod
-    def _is_on_pods(workload: str, knob: types.Knob) -> bool:
-        return knob is types.Knob.CPU_IDLE and is_of_kubelet(workload)
+    def _controller(self, knob: types.Knob) -> str:
+        return ('cpuset' if self._is_tree(knob)
+                else self._rule(knob).controller)
+
+    def _limit(self, workload: str, knob: types.Knob
+               ) -> knobs.Limit | pods.Pods:
+        rule = self._rule(knob)
+        if knob is types.Knob.CPU_IDLE and is_of_kubelet(workload):
+            return self._opened.pods(workload, rule)
+        return knobs.Limit(rule, self._opened.directory(workload,
+                                                        rule.controller))
 
     def _rule(self, knob: types.Knob) -> knobs.Rule:
         for version in (1, 2):

@@ -268,7 +268,6 @@ class FastCpuSet:
         return changed
 
     def has(self, cpus: frozenset[int]) -> bool:
-        """See :class:`scavenger_openstack.drivers.base.CpuSet`."""
         return cpus == self._root.now == self._root.target
 
     def set(self, cpus: frozenset[int]) -> None:

@@ -39,9 +39,8 @@ def whole_disks(root_dir: str = '/') -> tuple[str, ...]:
     for name in proc.list_names(top):
         device = f'{top}/{name}'
         try:
-            with open(f'{device}/size') as file:
-                if int(file.read()) == 0:
-                    continue
+            if int(proc.read_text(f'{device}/size')) == 0:
+                continue
             number = _device_number(device)
             major = int(number.partition(':')[0])
         except (OSError, ValueError):

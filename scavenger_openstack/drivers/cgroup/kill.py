@@ -43,11 +43,10 @@ def kill(mounts: Mapping[str, Mount], workload: str) -> int:
     mount = next(mounts[name] for name in _MEMBERS if name in mounts)
     top = _open(mount, workload)
     _check_not_threaded(top)
-    freezer = mounts.get('freezer')
-    frozen = None
-    if freezer is not None:
+    freezer = None
+    if 'freezer' in mounts:
         with contextlib.suppress(errors.WorkloadGone):
-            frozen = _open(freezer, workload)
+            freezer = _open(mounts['freezer'], workload)
     deadline = time.monotonic() + TIMEOUT_S
     killed: set[int] = set()
     while True:
@@ -58,7 +57,7 @@ def kill(mounts: Mapping[str, Mount], workload: str) -> int:
             raise errors.DriverError(
                 f'{top.path}: new processes appear as fast as they are '
                 f'killed, {len(members)} now')
-        killed |= _round(top, frozen, members)
+        killed |= _round(top, freezer, members, freeze=bool(killed))
 
 
 def _open(mount: Mount, workload: str) -> CgroupDirectory:
@@ -110,24 +109,28 @@ def _subtree(top: CgroupDirectory) -> Iterator[CgroupDirectory]:
             waiting += [(child, name) for name in child.subdirectories()]
 
 
-def _round(top: CgroupDirectory, frozen: CgroupDirectory | None,
-           members: set[int]) -> set[int]:
-    """Kill the members once; return who was sent the signal."""
+def _round(top: CgroupDirectory, freezer: CgroupDirectory | None,
+           members: set[int], *, freeze: bool) -> set[int]:
+    """Kill the members once; return who was sent the signal.
+
+    :param freeze: have them make no children meanwhile, so that none slips
+        through; they stay frozen if the agent ends then
+    """
     if top.version == 2:
         try:
             top.write('cgroup.kill', '1')
             return members
         except (OSError, errors.Unsupported):
             pass  # kernels before 5.14
-    # Frozen processes make no children, so none slips through.
-    if frozen is None:
+    if freezer is None:
         return _signal(top, members | _members(top))
-    _freeze(frozen, True)
+    if freeze:
+        _freeze(freezer, True)
     try:
         return _signal(top, members | _members(top))
     finally:
         # Also what froze part of itself: v1 lets that outlive the signal.
-        for directory in _subtree(frozen):
+        for directory in _subtree(freezer):
             _freeze(directory, False)
 
 

@@ -137,21 +137,37 @@ def number(knob: Knob, value: Value) -> float:
     raise errors.DriverError(f'{knob} = {value!r}: not a number >= 0')
 
 
-def write(rule: Rule, directory: CgroupDirectory, value: Value,
-          original: Sequence[base.RestoreAction]) -> None:
-    """Set a knob, or leave all that it is made of as it was.
+class Limit(NamedTuple):
+    """A knob of one cgroup."""
 
-    :raises Refused: a part of it holds: see :func:`_write_memory_v2`.
-    :raises DriverError: it failed.
-    """
-    before = directory.actions(rule.entries(directory))
-    try:
-        rule.write(directory, value, original)
-    except (errors.Refused, errors.WorkloadGone):
-        raise
-    except errors.DriverError:
-        put_back(directory, before)
-        raise
+    rule: Rule
+    directory: CgroupDirectory
+
+    def read(self, state: base.KnobState | None = None) -> Value | None:
+        """Return its value; see :class:`Rule`."""
+        return self.rule.read(self.directory, state)
+
+    def actions(self) -> list[base.RestoreAction]:
+        """Return what restores it as it is now."""
+        return self.directory.actions(self.rule.entries(self.directory))
+
+    def write(self, value: Value, state: base.KnobState | None = None
+              ) -> Value | None:
+        """Set it and return it, or leave all that it is made of as it was.
+
+        :raises Refused: a part of it holds: see :func:`_write_memory_v2`.
+        :raises DriverError: it failed.
+        """
+        before = self.actions()
+        try:
+            self.rule.write(self.directory, value,
+                            state.original.actions if state else ())
+        except (errors.Refused, errors.WorkloadGone):
+            raise
+        except errors.DriverError:
+            put_back(self.directory, before)
+            raise
+        return self.read(state)
 
 
 def put_back(directory: CgroupDirectory,
@@ -176,19 +192,10 @@ def quota_of(cores: float, period_us: int) -> int:
     return max(MIN_QUOTA_US, math.floor(cores * period_us + ROUNDING_US))
 
 
-def _read_quota_v1(d: CgroupDirectory) -> Value | None:
-    us = d.read_int('cpu.cfs_quota_us')
-    return None if us < 0 else us / d.read_int('cpu.cfs_period_us')
-
-
-def _write_quota_v1(d: CgroupDirectory, value: Value) -> None:
-    period = d.read_int('cpu.cfs_period_us')
-    us = quota_of(number(Knob.CPU_CORES, value), period)
-    write_quota(d, Entry('cpu.cfs_quota_us'), str(us), quota_us=us,
-                period_us=period)
-
-
-def _quota_v2(d: CgroupDirectory) -> tuple[int, int]:
+def _quota(d: CgroupDirectory) -> tuple[int, int]:
+    """Return quota, -1 for none, and period in microseconds."""
+    if d.version == 1:
+        return d.read_int(_QUOTA), d.read_int(_PERIOD)
     text = d.read('cpu.max')
     try:
         us, period = text.split()
@@ -198,24 +205,17 @@ def _quota_v2(d: CgroupDirectory) -> tuple[int, int]:
             f'{d.path}/cpu.max holds {text[:40]!r}, not a quota') from exc
 
 
-def _read_quota_v2(d: CgroupDirectory) -> Value | None:
-    us, period = _quota_v2(d)
+def _read_quota(d: CgroupDirectory) -> Value | None:
+    us, period = _quota(d)
     return None if us < 0 else us / period
 
 
-def _write_quota_v2(d: CgroupDirectory, value: Value) -> None:
-    _, period = _quota_v2(d)
+def _write_quota(d: CgroupDirectory, value: Value) -> None:
+    _, period = _quota(d)
     us = quota_of(number(Knob.CPU_CORES, value), period)
-    write_quota(d, Entry('cpu.max'), f'{us} {period}', quota_us=us,
-                period_us=period)
-
-
-def _read_idle(d: CgroupDirectory) -> Value | None:
-    return d.read_int('cpu.idle')
-
-
-def _write_idle(d: CgroupDirectory, value: Value) -> None:
-    d.put(Entry('cpu.idle'), '1' if number(Knob.CPU_IDLE, value) else '0')
+    entry, text = ((Entry(_QUOTA), str(us)) if d.version == 1
+                   else (Entry('cpu.max'), f'{us} {period}'))
+    write_quota(d, entry, text, quota_us=us, period_us=period)
 
 
 def _idle_entries(weight: str) -> Callable[[CgroupDirectory], list[Entry]]:
@@ -397,34 +397,25 @@ def _io_rule(knob: Knob, version: int,
     return Rule('blkio', read, write, entries)
 
 
-# --- pause
-# What is read back is the order to freeze.  A process inside the kernel stops
-# when that ends; no tick waits for it.
-
-def _read_paused_v1(d: CgroupDirectory) -> Value | None:
-    return d.read_int('freezer.self_freezing')
-
-
-def _write_paused_v1(d: CgroupDirectory, value: Value) -> None:
-    paused = bool(number(Knob.PAUSED, value))
-    d.put(Entry('freezer.state'), 'FROZEN' if paused else 'THAWED')
-
-
-def _read_paused_v2(d: CgroupDirectory) -> Value | None:
-    return d.read_int('cgroup.freeze')
-
-
-def _write_paused_v2(d: CgroupDirectory, value: Value) -> None:
-    paused = bool(number(Knob.PAUSED, value))
-    d.put(Entry('cgroup.freeze'), str(int(paused)))
-
-
 def _alone(controller: str, read: Callable[[CgroupDirectory], Value | None],
            write: Callable[[CgroupDirectory, Value], None],
            entries: Callable[[CgroupDirectory], list[Entry]]) -> Rule:
     """A knob whose values do not depend on what it held before us."""
     return Rule(controller, lambda d, _: read(d),
                 lambda d, value, _: write(d, value), entries)
+
+
+def _switch(controller: str, knob: Knob, file: str,
+            entries: Callable[[CgroupDirectory], list[Entry]], *,
+            read: str = '', on: str = '1', off: str = '0') -> Rule:
+    """A knob that is on or off.
+
+    :param read: the file that says so, if that is not the one to write
+    """
+    return _alone(controller, lambda d: d.read_int(read or file),
+                  lambda d, value: d.put(
+                      Entry(file), on if number(knob, value) else off),
+                  entries)
 
 
 def rules(devices: Callable[[], tuple[str, ...]]
@@ -438,15 +429,14 @@ def rules(devices: Callable[[], tuple[str, ...]]
     """
     table = {
         # The quota is a number only with its period, so that comes first.
-        (Knob.CPU_CORES, 1): _alone('cpu', _read_quota_v1, _write_quota_v1,
-                                    _only('cpu.cfs_period_us',
-                                          'cpu.cfs_quota_us')),
-        (Knob.CPU_CORES, 2): _alone('cpu', _read_quota_v2, _write_quota_v2,
+        (Knob.CPU_CORES, 1): _alone('cpu', _read_quota, _write_quota,
+                                    _only(_PERIOD, _QUOTA)),
+        (Knob.CPU_CORES, 2): _alone('cpu', _read_quota, _write_quota,
                                     _only('cpu.max')),
-        (Knob.CPU_IDLE, 1): _alone('cpu', _read_idle, _write_idle,
-                                   _idle_entries('cpu.shares')),
-        (Knob.CPU_IDLE, 2): _alone('cpu', _read_idle, _write_idle,
-                                   _idle_entries('cpu.weight')),
+        (Knob.CPU_IDLE, 1): _switch('cpu', Knob.CPU_IDLE, 'cpu.idle',
+                                    _idle_entries('cpu.shares')),
+        (Knob.CPU_IDLE, 2): _switch('cpu', Knob.CPU_IDLE, 'cpu.idle',
+                                    _idle_entries('cpu.weight')),
         (Knob.CPU_SET, 2): _alone('cpuset', _read_set_v2, _write_set_v2,
                                   _only('cpuset.cpus')),
         (Knob.MEMORY_BYTES, 1): _alone('memory', _read_memory_v1,
@@ -455,10 +445,13 @@ def rules(devices: Callable[[], tuple[str, ...]]
         (Knob.MEMORY_BYTES, 2): Rule(
             'memory', _read_memory_v2, _write_memory_v2,
             _only('memory.max', 'memory.high')),
-        (Knob.PAUSED, 1): _alone('freezer', _read_paused_v1,
-                                 _write_paused_v1, _only('freezer.state')),
-        (Knob.PAUSED, 2): _alone('freezer', _read_paused_v2,
-                                 _write_paused_v2, _only('cgroup.freeze')),
+        # What is read back is the order to freeze.  A process inside the
+        # kernel stops when that ends; no tick waits for it.
+        (Knob.PAUSED, 1): _switch(
+            'freezer', Knob.PAUSED, 'freezer.state', _only('freezer.state'),
+            read='freezer.self_freezing', on='FROZEN', off='THAWED'),
+        (Knob.PAUSED, 2): _switch('freezer', Knob.PAUSED, 'cgroup.freeze',
+                                  _only('cgroup.freeze')),
     }
     logged = log_once.LogOnce()
     for knob in IO:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import logging
 import math
 
-from scavenger_openstack.drivers.cgroup import counters
+from scavenger_openstack.drivers.cgroup import statistics
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel.cgroup_files import NO_MEMORY_LIMIT
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
@@ -40,7 +40,7 @@ def host_memory(root: CgroupDirectory) -> Memory:
         raise errors.DriverError(f'{root.path}/{limit_file} sets no limit')
     free = limit - root.read_int(use_file)
     values = _statistics(root)
-    refaults = values[counters.REFAULT_BYTES]
+    refaults = values[statistics.REFAULT_BYTES]
     return Memory(
         limit, max(0, min(limit, free + _droppable(values))),
         max(0, min(limit, free)), None if refaults is None else int(refaults))
@@ -54,14 +54,14 @@ def droppable_bytes(directory: CgroupDirectory) -> int:
     return _droppable(_statistics(directory))
 
 
-def _droppable(values: counters.Values) -> int:
-    return int(values[counters.DROPPABLE_BYTES] or 0)
+def _droppable(values: statistics.Values) -> int:
+    return int(values[statistics.DROPPABLE_BYTES] or 0)
 
 
-def _statistics(directory: CgroupDirectory) -> counters.Values:
-    values = counters.nothing()
-    parse = (counters.page_cache_v1 if directory.version == 1
-             else counters.page_cache_v2)
+def _statistics(directory: CgroupDirectory) -> statistics.Values:
+    values = statistics.nothing()
+    parse = (statistics.page_cache_v1 if directory.version == 1
+             else statistics.page_cache_v2)
     try:
         parse(b'\n' + directory.read('memory.stat').encode() + b'\n', values)
     except ValueError as exc:

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
+from typing import TypeVar
 
 from scavenger_openstack.drivers.cgroup.available_cpus import read_cpus
 from scavenger_openstack.drivers.cgroup.discovery import within
@@ -18,6 +20,7 @@ from scavenger_openstack.drivers.kernel import online_cpus
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
 
+T = TypeVar('T')
 
 SETTLING_TICKS = 3
 """So often in a row it is looked again where something has just changed: a
@@ -27,27 +30,31 @@ kernel may take a moment after a CPU came or went."""
 
 class Turn:
     """Whose own limits are read again in a tick: of one workload after the
-    other, and of all for a few ticks when asked for."""
+    other, and of those that settle.
+
+    :ivar settling: the latter, as of :meth:`next`
+    """
 
     def __init__(self) -> None:
         self._names: list[str] = []
-        self._soon = 0
+        self._left: dict[str, int] = {}
+        self.settling: list[str] = []
 
-    def all_soon(self) -> None:
-        """Begin with all of them."""
-        self._soon = SETTLING_TICKS
+    def settle(self, names: Iterable[str]) -> None:
+        """Begin with these."""
+        self._left |= dict.fromkeys(names, SETTLING_TICKS)
 
     def next(self, every: Callable[[], list[str]]) -> list[str]:
         """The workloads of this tick.
 
         :param every: all whose limits may be read again
         """
-        if self._soon or not self._names:
-            self._names = every()
-        count = len(self._names) if self._soon else 1
-        self._soon = max(0, self._soon - 1)
-        names, self._names = self._names[:count], self._names[count:]
-        return names
+        self.settling = list(self._left)
+        self._left = {name: left - 1 for name, left in self._left.items()
+                      if left > 1}
+        self._names = self._names or every()
+        names, self._names = self._names[:1], self._names[1:]
+        return [*self.settling, *names]
 
 
 class Allotments:
@@ -83,15 +90,8 @@ class Allotments:
         self._full_sets.pop(name, None)
 
     def _limit(self, name: str, knob: Knob, controller: str) -> float | None:
-        mount = self._mounts.get(controller)
-        if mount is None:
-            return None
-        try:
-            directory = CgroupDirectory(mount.path + name,
-                                        version=mount.version)
-            value = self._rules[knob, mount.version].read(directory, None)
-        except errors.DriverError:
-            return None
+        value = self._read(name, controller, lambda directory: self._rules[
+            knob, directory.version].read(directory, None))
         return None if value is None else float(value)
 
     def _allowed(self, name: str) -> frozenset[int] | None:
@@ -107,14 +107,18 @@ class Allotments:
         return cpus
 
     def _effective(self, name: str) -> frozenset[int] | None:
-        mount = self._mounts.get('cpuset')
+        return self._read(name, 'cpuset', lambda directory: read_cpus(
+            directory, 'cpuset.effective_cpus' if directory.version == 1
+            else 'cpuset.cpus.effective')) or None
+
+    def _read(self, name: str, controller: str,
+              read: Callable[[CgroupDirectory], T]) -> T | None:
+        """Return what is read of a cgroup, ``None`` where it cannot be."""
+        mount = self._mounts.get(controller)
         if mount is None:
             return None
         try:
-            directory = CgroupDirectory(mount.path + name,
-                                        version=mount.version)
-            return read_cpus(directory, 'cpuset.effective_cpus'
-                             if mount.version == 1
-                             else 'cpuset.cpus.effective') or None
+            return read(CgroupDirectory(mount.path + name,
+                                        version=mount.version))
         except errors.DriverError:
             return None

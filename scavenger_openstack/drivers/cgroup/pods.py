@@ -77,10 +77,10 @@ class Pods:
             {path: pod for path, pod in pods.items()
              if (path in self._pods) is is_old} for is_old in (True, False))
 
-    def read(self) -> Value | None:
+    def read(self, state: base.KnobState | None = None) -> Value | None:
         """Return whether all pods are idle, as far as they were there at the
         last write; what was written, if none of those is left."""
-        values = self._each(lambda pod: self._rule.read(pod, None),
+        values = self._each(lambda pod: self._limit(pod).read(),
                             self._written or self._pods)
         return int(all(values)) if values else self._value
 
@@ -91,10 +91,11 @@ class Pods:
         """
         return [*self._top.actions([_IDLE]), *(
             action for actions in self._each(
-                lambda pod: pod.actions(self._rule.entries(pod)), self._pods)
+                lambda pod: self._limit(pod).actions(), self._pods)
             for action in actions)]
 
-    def write(self, value: Value) -> None:
+    def write(self, value: Value, state: base.KnobState | None = None
+              ) -> None:
         """Set the knob on all pods, or on none.
 
         :raises DriverError: it failed.
@@ -102,8 +103,8 @@ class Pods:
         before: list[tuple[CgroupDirectory, Sequence[base.RestoreAction]]] = []
 
         def write(pod: CgroupDirectory) -> None:
-            actions = pod.actions(self._rule.entries(pod))
-            knobs.write(self._rule, pod, value, ())
+            actions = self._limit(pod).actions()
+            self._limit(pod).write(value)
             before.append((pod, actions))
 
         try:
@@ -114,6 +115,9 @@ class Pods:
             raise
         self._written = set(self._pods)
         self._value = int(bool(knobs.number(Knob.CPU_IDLE, value)))
+
+    def _limit(self, pod: CgroupDirectory) -> knobs.Limit:
+        return knobs.Limit(self._rule, pod)
 
     def changed(self) -> bool:
         """Return whether a pod came since the last write."""

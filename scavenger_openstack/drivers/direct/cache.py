@@ -30,15 +30,11 @@ from scavenger_openstack.types import Resource
 MOST_THREADS = 1000
 """Of a workload that are moved to its group; each takes a write."""
 
-
-class NoGroups:
-    """In the place of groups, on a CPU that cannot monitor."""
-
-    def close(self) -> None:
-        """Do nothing: nothing is open."""
+Groups = monitoring.Groups | windows.Noted[None]
+"""The latter on a CPU that cannot monitor."""
 
 
-class CacheEvidence(windows.Windows[monitoring.Groups | NoGroups]):
+class CacheEvidence(windows.Windows[Groups]):
     """Evidence for last-level caches and memory buses."""
 
     resource, names = Resource.CACHE, 'last-level caches'
@@ -51,10 +47,9 @@ class CacheEvidence(windows.Windows[monitoring.Groups | NoGroups]):
         self._root_dir = root_dir
         self._top = tree.mount_point(root_dir)
 
-    def _count(self, victims: Collection[str]
-               ) -> monitoring.Groups | NoGroups:
+    def _count(self, victims: Collection[str]) -> Groups:
         if not tree.has_resctrl(self._root_dir):
-            return NoGroups()
+            return windows.Noted(None)
         samples = self._sample.workloads if self._sample else ()
         busiest = sorted(samples, key=lambda sample: -(sample.cpu_s or 0.0))
         names = [*victims, *(sample[0].id for sample in busiest)]
@@ -62,13 +57,11 @@ class CacheEvidence(windows.Windows[monitoring.Groups | NoGroups]):
             name: self.threads(name, MOST_THREADS)
             for name in list(dict.fromkeys(names))[:monitoring.MOST_GROUPS]})
 
-    def _counted(self,
-                 window: windows.Window[monitoring.Groups | NoGroups],
-                 counter: monitoring.Groups | NoGroups, window_s: float
-                 ) -> tuple[DirectEvidence, ...]:
+    def _counted(self, window: windows.Window[Groups], counter: Groups,
+                 window_s: float) -> tuple[DirectEvidence, ...]:
         if window.first is None or self._sample is None:
             return ()
-        if isinstance(counter, NoGroups):
+        if isinstance(counter, windows.Noted):
             return tuple(self._shares(window.first, self._sample,
                                       window.victims))
         return tuple(of_buses(window.first, self._sample, window.victims,

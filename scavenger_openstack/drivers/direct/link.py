@@ -18,40 +18,30 @@ from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Resource
 
 
-class LinkSamples:
-    """The samples of one window, the first one that before it."""
-
-    def __init__(self, first: HostSample | None) -> None:
-        self.samples = [] if first is None else [first]
-
-    def close(self) -> None:
-        """Do nothing: nothing is open."""
+Samples = windows.Noted[list[HostSample]]
+"""Those of a window, the first one that before it."""
 
 
-class LinkEvidence(windows.Windows[LinkSamples]):
+class LinkEvidence(windows.Windows[Samples]):
     """Direct evidence for links."""
 
     resource, names = Resource.NETWORK, 'links'
     purpose = 'tell which workload sends over a link'
 
-    def _count(self, victims: Collection[str]) -> LinkSamples:
-        return LinkSamples(self._sample)
+    def _count(self, victims: Collection[str]) -> Samples:
+        return Samples([] if self._sample is None else [self._sample])
 
-    def _go_on(self, window: windows.Window[LinkSamples],
-               counter: LinkSamples) -> None:
+    def _go_on(self, window: windows.Window[Samples], counter: Samples
+               ) -> None:
         if self._sample is not None:
-            counter.samples.append(self._sample)
+            counter.what.append(self._sample)
 
-    def _counted(self, window: windows.Window[LinkSamples],
-                 counter: LinkSamples, window_s: float
-                 ) -> tuple[DirectEvidence, ...]:
+    def _counted(self, window: windows.Window[Samples], counter: Samples,
+                 window_s: float) -> tuple[DirectEvidence, ...]:
         self._go_on(window, counter)
-        return tuple(shares.of_links(counter.samples, window.victims)
-                     if counter.samples else ())
+        return tuple(shares.of_links(counter.what, window.victims)
+                     if counter.what else ())
 
     def _shares(self, first: HostSample, last: HostSample,
                 asked: Collection[str]) -> Iterable[DirectEvidence]:
         return shares.of_links([first, last], asked)
-
-    def _let_go(self, window: windows.Window[LinkSamples]) -> None:
-        """Do nothing: nothing is in the kernel."""

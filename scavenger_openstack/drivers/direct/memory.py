@@ -19,7 +19,7 @@ import os
 from typing import NamedTuple
 from typing import TypeVar
 
-from scavenger_openstack.drivers.cgroup import counters
+from scavenger_openstack.drivers.cgroup import statistics
 from scavenger_openstack.drivers.direct import windows
 from scavenger_openstack.drivers.kernel import cgroup_members
 from scavenger_openstack.drivers.kernel import rows
@@ -34,8 +34,6 @@ PURPOSE = 'tell which workload takes the memory that others wait for'
 
 _NO_PRESSURE = ('no memory.pressure of a workload can be read; boot the '
                 'kernel with psi=1')
-
-_READ_SIZE = 16384
 
 T = TypeVar('T')
 
@@ -52,22 +50,16 @@ class Use(NamedTuple):
     limited: int | None
 
 
-class MemoryUses:
-    """The memory use of workloads when a window began."""
-
-    def __init__(self, uses: Mapping[str, Use]) -> None:
-        self.uses = uses
-
-    def close(self) -> None:
-        """Do nothing: nothing is open."""
+Uses = windows.Noted[Mapping[str, Use]]
+"""Those of workloads when a window began."""
 
 
-class MemoryEvidence(windows.Windows[MemoryUses]):
+class MemoryEvidence(windows.Windows[Uses]):
     """Evidence for memory."""
 
     resource, names, purpose = Resource.MEMORY, 'memory', PURPOSE
 
-    def _count(self, victims: Collection[str]) -> MemoryUses:
+    def _count(self, victims: Collection[str]) -> Uses:
         if 'memory' not in self._mounts:
             raise errors.Unsupported(
                 f'cannot {PURPOSE}: no controller for memory is mounted')
@@ -75,21 +67,17 @@ class MemoryEvidence(windows.Windows[MemoryUses]):
         if all(uses[victim].waited_s is None for victim in victims
                if victim in uses):
             raise errors.Unsupported(f'cannot {PURPOSE}: {_NO_PRESSURE}')
-        return MemoryUses(uses)
+        return Uses(uses)
 
-    def _counted(self, window: windows.Window[MemoryUses],
-                 counter: MemoryUses, window_s: float
-                 ) -> tuple[DirectEvidence, ...]:
-        return tuple(evidence(counter.uses, self._uses(), window.victims,
+    def _counted(self, window: windows.Window[Uses], counter: Uses,
+                 window_s: float) -> tuple[DirectEvidence, ...]:
+        return tuple(evidence(counter.what, self._uses(), window.victims,
                               window_s))
 
     def _shares(self, first: HostSample, last: HostSample,
                 asked: Collection[str]) -> Iterable[DirectEvidence]:
         """How long a victim waits is not known then."""
         return ()
-
-    def _let_go(self, window: windows.Window[MemoryUses]) -> None:
-        """Do nothing: nothing is in the kernel."""
 
     def _uses(self) -> dict[str, Use]:
         """Return what all workloads used so far."""
@@ -137,7 +125,7 @@ def _use(version: int, directory: str | None, unified: str | None) -> Use:
     if directory is None:
         return Use(None, None, None)
     waited_s = None if unified is None else _parsed(
-        f'{unified}/memory.pressure', _waited_s)
+        f'{unified}/memory.pressure', statistics.some_s)
     if version == 1:
         return Use(
             _parsed(f'{directory}/memory.stat', _taken_v1), waited_s,
@@ -147,12 +135,6 @@ def _use(version: int, directory: str | None, unified: str | None) -> Use:
     return Use(
         None if used is None or stolen is None else used + stolen, waited_s,
         _parsed(f'{directory}/memory.events', _limited_v2))
-
-
-def _waited_s(data: bytes) -> float | None:
-    values = counters.nothing()
-    counters.psi(counters.PSI_MEMORY_S)(data, values)
-    return values[counters.PSI_MEMORY_S]
 
 
 def _taken_v1(data: bytes) -> int:
@@ -175,11 +157,7 @@ def _parsed(path: str, parse: Callable[[bytes], T | None]) -> T | None:
     :raises OSError: it may not be read.
     """
     try:
-        with open(path, 'rb', buffering=0) as file:
-            data = b''
-            while part := file.read(_READ_SIZE):
-                data += part
-        return parse(data)
+        return parse(rows.read(path))
     except (ValueError, IndexError):
         return None
     except OSError as exc:

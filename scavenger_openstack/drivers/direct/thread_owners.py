@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from scavenger_openstack.drivers.kernel import cgroup_members
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
+from scavenger_openstack.drivers.kernel import rows
 from scavenger_openstack.grounds import THE_HOST
 from scavenger_openstack.types import printable
 
@@ -36,7 +37,6 @@ _GONE = frozenset((errno.ENOENT, errno.ESRCH))
 _DEAD = frozenset('ZX')
 _FLAGS, _KERNEL_THREAD = 6, 0x00200000
 _START = 22 - 3
-_READ_SIZE = 4096
 _OF_CPU = re.compile(r'/(?:R|u?\d+)(?::\d+[A-Z]?)?(?=[-+]|$)')
 
 
@@ -229,11 +229,7 @@ class ThreadOwners:
     def _read(self, tid: int, file: str) -> str:
         """Some file of a thread, '' when there is no such thread."""
         try:
-            with open(f'{self._proc}/{tid}/{file}', 'rb', buffering=0
-                      ) as opened:
-                data = b''
-                while part := opened.read(_READ_SIZE):
-                    data += part
+            data = rows.read(f'{self._proc}/{tid}/{file}')
         except OSError as exc:
             if exc.errno not in _GONE:
                 raise

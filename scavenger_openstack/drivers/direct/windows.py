@@ -61,6 +61,17 @@ class Counter(Protocol):
 
 
 C = TypeVar('C', bound=Counter)
+N = TypeVar('N')
+
+
+class Noted(Generic[N]):
+    """In the place of a counter, what a window itself notes."""
+
+    def __init__(self, what: N) -> None:
+        self.what = what
+
+    def close(self) -> None:
+        """Do nothing: nothing is in the kernel."""
 
 
 class Window(NamedTuple, Generic[C]):
@@ -250,7 +261,7 @@ class Windows(abc.ABC, Generic[C]):
     def _let_go(self, window: Window[C]) -> None:
         """Close a window, in a thread: the tick does not wait for the
         kernel."""
-        if window.counter is None:
+        if window.counter is None or isinstance(window.counter, Noted):
             return
         self._closing = self._closer.submit(self.names, window.counter.close)
         if isinstance(self._closing.error, calls.NoThread):

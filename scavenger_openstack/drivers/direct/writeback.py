@@ -52,7 +52,6 @@ of those that are bound to a CPU: writeback has workers that are not.
 _PAGE_BYTES = os.sysconf('SC_PAGE_SIZE')
 _DIRTY = {1: (b'total_dirty ', b'total_writeback '),
           2: (b'file_dirty ', b'file_writeback ')}
-_READ_BYTES = 1 << 16
 
 
 class Dirty(NamedTuple):
@@ -100,7 +99,7 @@ class DirtyPages:
             return None
         try:
             written = _PAGE_BYTES * rows.number(
-                _read(f'{self._root_dir}/proc/vmstat'), b'nr_written ')
+                rows.read(f'{self._root_dir}/proc/vmstat'), b'nr_written ')
         except (OSError, ValueError):
             return None
         paths = {workload: path for workload in workloads
@@ -108,8 +107,8 @@ class DirtyPages:
         pages: dict[str, int] = {}
         for workload, path in paths.items():
             with contextlib.suppress(OSError, ValueError):
-                pages[workload] = rows.total(_read(f'{path}/memory.stat'),
-                                             *_DIRTY[memory.version])
+                pages[workload] = rows.total(
+                    rows.read(f'{path}/memory.stat'), *_DIRTY[memory.version])
         counted = (self._of_disks(pages)
                    if disks is not None and disks.version == 2
                    else self._of_threads(pages, paths))
@@ -124,8 +123,8 @@ class DirtyPages:
         for workload in workloads:
             path = self._domains.directory(workload, 'blkio')
             with contextlib.suppress(OSError, ValueError):
-                written[workload] = _written(_read(f'{path}/io.stat'),
-                                             devices)
+                written[workload] = _written(
+                    rows.read(f'{path}/io.stat'), devices)
         return written
 
     @staticmethod
@@ -209,23 +208,9 @@ def attributed(answer: DirectEvidence, parts: Mapping[str, float]
                        if seconds > direct_s.get(workload, 0.0)))
 
 
-def _read(path: str) -> bytes:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        data = b''
-        while part := os.read(fd, _READ_BYTES):
-            data += part
-    finally:
-        os.close(fd)
-    return data
-
-
 def _written(data: bytes, devices: Collection[str]) -> int:
     """Return what ``io.stat`` counts for these disks; a cgroup that has used
     none has no line."""
-    total = 0
-    for line in data.decode(errors='replace').split('\n'):
-        device, counts = grammar.device_row(line)
-        if device in devices:
-            total += int(grammar.pairs(counts).get('wbytes', 0))
-    return total
+    return sum(int(grammar.pairs(counts).get('wbytes', 0))
+               for device, counts in map(grammar.device_row, data.decode(
+                   errors='replace').split('\n')) if device in devices)

@@ -24,7 +24,7 @@ import struct
 from typing import Any
 from typing import NamedTuple
 
-from scavenger_openstack.drivers.kernel.perf_event import demands_more
+from scavenger_openstack.drivers.kernel import perf_event
 from scavenger_openstack import errors
 
 
@@ -32,7 +32,6 @@ class Calls(NamedTuple):
     """The numbers of the system calls on one kind of machine."""
 
     bpf: int
-    perf_event_open: int
     fsopen: int = 430
     fsconfig: int = 431
     fsmount: int = 432
@@ -91,7 +90,7 @@ class Helper(enum.IntEnum):
     """Of version 2: the inode number of its directory."""
 
 
-_CALLS = {'x86_64': Calls(321, 298), 'aarch64': Calls(280, 241)}
+_CALLS = {'x86_64': Calls(321), 'aarch64': Calls(280)}
 _MAP_CREATE, _PROG_LOAD, _MAP_LOOKUP_BATCH, _MAP_UPDATE_BATCH = 0, 5, 24, 26
 F_MMAPABLE = 1 << 10
 ANY, NO_EXIST = 0, 1
@@ -99,9 +98,11 @@ ANY, NO_EXIST = 0, 1
 MAP_FD, MAP_VALUE = 1, 2
 """What :attr:`Op.LOAD_64_BITS` loads: a map, or the address of its value."""
 
+_TRIES = 5
+"""A signal ends the check of a program, with EAGAIN."""
+
 _PROG_TYPE_TRACEPOINT = 5
-_PERF_TYPE_TRACEPOINT, _FLAG_FD_CLOEXEC = 2, 8
-_IOC_ENABLE, _IOC_SET_BPF = 0x2400, 0x40042408
+_IOC_SET_BPF = 0x40042408
 _TRACEFS = ('/sys/kernel/tracing', '/sys/kernel/debug/tracing')
 _LICENCE = b'Apache-2.0'
 
@@ -241,7 +242,7 @@ class Programs:
         source = self._keep(self._perf_event(name, event.id))
         try:
             fcntl.ioctl(source, _IOC_SET_BPF, program)
-            fcntl.ioctl(source, _IOC_ENABLE, 0)
+            fcntl.ioctl(source, perf_event.IOC_ENABLE, 0)
         except OSError as exc:
             raise self.unsupported(
                 f'attach a BPF program to {name.partition(":")[2]}',
@@ -347,28 +348,26 @@ class Programs:
         # The kernel takes a longer argument whose rest is zero.
         size = 128
         buffer = ctypes.create_string_buffer(attributes, size)
-        fd = int(_libc().syscall(
-            ctypes.c_long(self._calls.bpf), ctypes.c_int(command), buffer,
-            ctypes.c_uint(size)))
+        for _ in range(_TRIES):
+            fd = int(_libc().syscall(
+                ctypes.c_long(self._calls.bpf), ctypes.c_int(command), buffer,
+                ctypes.c_uint(size)))
+            if fd >= 0 or ctypes.get_errno() != errno.EAGAIN:
+                break
         if fd < 0:
             raise self.unsupported(f'{what} by bpf()', ctypes.get_errno())
         return fd
 
     def _perf_event(self, name: str, event_id: int) -> int:
         """The descriptor of a tracepoint, which is not enabled yet."""
-        # struct perf_event_attr, first version; flag 1 is "disabled".
-        attributes = struct.pack('=IIQQQQQIIQ', _PERF_TYPE_TRACEPOINT, 64,
-                                 event_id, 0, 0, 0, 1, 0, 0, 0)
-        cpu = min(os.sched_getaffinity(0))
-        fd = int(_libc().syscall(
-            ctypes.c_long(self._calls.perf_event_open), attributes,
-            ctypes.c_int(-1), ctypes.c_int(cpu), ctypes.c_int(-1),
-            ctypes.c_ulong(_FLAG_FD_CLOEXEC)))
-        if fd < 0:
+        try:
+            return perf_event.open_event(
+                perf_event.Event('', perf_event.TRACEPOINT, event_id),
+                cpu=min(os.sched_getaffinity(0)))
+        except OSError as exc:
             raise self.unsupported(f'open {name} by perf_event_open()',
-                                   ctypes.get_errno(),
-                                   demands_more())
-        return fd
+                                   exc.errno or 0,
+                                   perf_event.demands_more()) from exc
 
     def _format(self, path: str) -> str:
         for directory in _TRACEFS:

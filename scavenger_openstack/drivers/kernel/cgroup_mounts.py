@@ -41,27 +41,20 @@ def find_mounts(root_dir: str = '/',
     :raises DriverError: the list of mounts cannot be read.
     """
     root = root_dir.rstrip('/')
-    table = f'{root}/proc/self/mounts'
     try:
-        with open(table, encoding='utf-8', errors='surrogateescape',
-                  newline='\n') as file:
-            lines = file.read().split('\n')
+        rows = list(mount_table.visible(('cgroup', 'cgroup2'), root))
     except OSError as exc:
         raise errors.DriverError(
-            f'cannot read {table}: {exc.strerror}; is /proc mounted?') from exc
+            f'cannot read {exc.filename}: {exc.strerror}; is /proc mounted?'
+        ) from exc
     mounts: dict[str, Mount] = {}
-    rows = [(mount_table.unescape(row[1]), *row[2:]) for row in (
-        line.split(' ') for line in lines) if len(row) >= 4]
-    parts = _parts(f'{root}/proc/self/mountinfo')
-    for point, kind, options, *_ in sorted(rows, key=lambda row:
-                                           row[0] in parts):
-        path = root + point
-        if kind == 'cgroup':
-            for name in options.split(','):
-                if name in V1_CONTROLLERS:
-                    mounts.setdefault(name, Mount(path, 1))
-        elif kind == 'cgroup2':
-            mounts.setdefault('unified', Mount(path, 2))
+    for row in sorted(rows, key=lambda row: row.part != '/'):
+        if row.kind == 'cgroup2':
+            mounts.setdefault('unified', Mount(root + row.point, 2))
+            continue
+        for name in row.options.split(','):
+            if name in V1_CONTROLLERS:
+                mounts.setdefault(name, Mount(root + row.point, 1))
     if 'unified' in mounts:
         for name in _v2_controllers(mounts['unified'],
                                     logged or log_once.LogOnce()):
@@ -102,19 +95,6 @@ class Mounts(dict[str, Mount]):
         for name in self.keys() - now.keys():
             del self[name]
         return changed
-
-
-def _parts(table: str) -> frozenset[str]:
-    """Return where only a part of a tree is mounted, as in a container:
-    nothing else of the host is to be seen there.
-
-    Without the table, which plain files need not have, it is nowhere.
-    """
-    try:
-        return frozenset(row.point for row in mount_table.rows(table)
-                         if row.part != '/')
-    except OSError:
-        return frozenset()
 
 
 def _v2_controllers(mount: Mount, logged: log_once.LogOnce

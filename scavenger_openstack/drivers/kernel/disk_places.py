@@ -88,7 +88,7 @@ def _mounted(path: str, rows: Iterable[mount_table.Row], root: str
     """Return the mount that holds a path without links, and its device; some
     file systems (btrfs) have a number of their own, but name the device."""
     best, number = '', UNKNOWN
-    for device, _, point, _, source in rows:
+    for device, _, point, _, source, _ in rows:
         if (path == point or path.startswith(f'{point.rstrip("/")}/')) and (
                 len(point) >= len(best)):
             best, number = point, (

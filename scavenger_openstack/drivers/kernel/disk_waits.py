@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Mapping
-import contextlib
 import heapq
 import operator
 import os
@@ -34,6 +33,7 @@ from typing import NamedTuple
 
 from scavenger_openstack.drivers.kernel import bpf
 from scavenger_openstack.drivers.kernel import disk_programs
+from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.drivers.kernel import watched_threads
 from scavenger_openstack.types import DirectEvidence
 from scavenger_openstack.types import Resource
@@ -184,24 +184,16 @@ class DiskWaits(watched_threads.Counter):
 def disks(root_dir: str = '/') -> tuple[str, ...]:
     """``major:minor`` of each disk with a queue of requests of its own."""
     top = f'{root_dir.rstrip("/")}/sys/block'
-    numbers = []
-    for name in os.listdir(top) if os.path.isdir(top) else ():
-        if os.path.isdir(f'{top}/{name}/mq'):
-            # Hidden paths of a multipath disk have no number.
-            with contextlib.suppress(OSError), open(
-                    f'{top}/{name}/dev') as file:
-                numbers.append(file.read().strip())
-    return tuple(numbers)
+    # Hidden paths of a multipath disk have no number.
+    return tuple(number for name in proc.list_names(top)
+                 if os.path.isdir(f'{top}/{name}/mq')
+                 and (number := proc.read_text(f'{top}/{name}/dev')))
 
 
 def _rotates(device: str) -> bool:
     """Return whether a disk serves one request after the other, as the kernel
     says it; so if that is not known."""
-    try:
-        with open(f'/sys/dev/block/{device}/queue/rotational') as file:
-            return file.read().strip() != '0'
-    except OSError:
-        return True
+    return proc.read_text(f'/sys/dev/block/{device}/queue/rotational') != '0'
 
 
 def evidence(workload: str, waits: Waits,

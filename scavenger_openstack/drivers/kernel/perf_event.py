@@ -24,9 +24,10 @@ import struct
 from typing import NamedTuple
 
 from scavenger_openstack.drivers.kernel import cgroup_mounts
+from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack import log_once
 
-HARDWARE, SOFTWARE = 0, 1
+HARDWARE, SOFTWARE, TRACEPOINT = 0, 1, 2
 """Types of events (PERF_TYPE_*)."""
 
 SYSCALLS = {'x86_64': 298, 'aarch64': 241}
@@ -77,12 +78,9 @@ def demands_more(root_dir: str = '/') -> str:
 
     Those of Debian and Ubuntu are patched so.
     """
-    try:
-        with open(f'{root_dir.rstrip("/")}/proc/sys/kernel/'
-                  'perf_event_paranoid') as file:
-            level = int(file.read())
-    except (OSError, ValueError):
-        return ''
+    text = proc.read_text(f'{root_dir.rstrip("/")}/proc/sys/kernel/'
+                          'perf_event_paranoid')
+    level = int(text) if text.isdecimal() else 0    # -1 permits all
     return '' if level <= 2 else (
         f'kernel.perf_event_paranoid is {level}, and above 2 kernels of '
         'Debian and Ubuntu demand CAP_SYS_ADMIN: set it to 2, where '

@@ -1,8 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Rows of a file of the kernel that begin with a key."""
+"""Files of the kernel, and rows of them that begin with a key."""
 
 from __future__ import annotations
+
+
+def read(path: str) -> bytes:
+    """Return all of a file: the kernel may give it page by page.
+
+    :raises OSError: it cannot be read.
+    """
+    with open(path, 'rb', buffering=0) as file:
+        return file.read()
 
 
 def row(data: bytes, key: bytes) -> bytes:

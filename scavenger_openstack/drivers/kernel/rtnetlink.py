@@ -201,14 +201,6 @@ class Rtnetlink:
             raise OSError(errno.ENODATA, os.strerror(errno.ENODATA))
         return both
 
-    def rx_bytes(self, ifindex: int) -> int:
-        """Bytes that a device has received so far."""
-        return self.received_sent(ifindex)[0]
-
-    def tx_bytes(self, ifindex: int) -> int:
-        """Bytes that a device has sent so far."""
-        return self.received_sent(ifindex)[1]
-
     def link_bytes(self) -> LinkBytes:
         """Return what all devices have received and sent, in one request."""
         by_index = {}

@@ -14,16 +14,12 @@ record and no lease of ours has its limit removed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-import dataclasses
-import logging
 import time
 
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import calls
 from scavenger_openstack.drivers.kernel import cgroup_files
 from scavenger_openstack.drivers.kernel import cgroup_mounts
-from scavenger_openstack.drivers.kernel import perf_event
-from scavenger_openstack.drivers.kernel.rtnetlink import LinkBytes
 from scavenger_openstack.drivers.libvirt import adopt
 from scavenger_openstack.drivers.libvirt import balloon
 from scavenger_openstack.drivers.libvirt import block_stats
@@ -35,25 +31,16 @@ from scavenger_openstack.drivers.libvirt import handle as domain_handle
 from scavenger_openstack.drivers.libvirt import health
 from scavenger_openstack.drivers.libvirt import knobs as domain_knobs
 from scavenger_openstack.drivers.libvirt import limiting
-from scavenger_openstack.drivers.libvirt.tracked import Allowed
-from scavenger_openstack.drivers.libvirt.tracked import TrackedDomain
+from scavenger_openstack.drivers.libvirt.tracked import TrackedDomains
 from scavenger_openstack.drivers.libvirt import xml
-from scavenger_openstack.drivers.qemu import counters as domain_counters
 from scavenger_openstack.drivers.qemu import cpuset
-from scavenger_openstack.drivers.qemu import domain_cgroup
 from scavenger_openstack.drivers.qemu import process
 from scavenger_openstack import errors
 from scavenger_openstack.knobs import DEFAULT_FLOORS
 from scavenger_openstack import log_once
-from scavenger_openstack.types import Floor
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
-from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Value
-from scavenger_openstack.types import Workload
-from scavenger_openstack.types import WorkloadSample
-
-LOG = logging.getLogger(__name__)
 
 
 class Domains:
@@ -82,21 +69,13 @@ class Domains:
                  logged: log_once.LogOnce | None = None,
                  mounts: Mapping[str, cgroup_mounts.Mount] | None = None,
                  executor: calls.Executor | None = None) -> None:
-        self._logged = logged or log_once.LogOnce()
-        self._mounts = mounts or cgroup_mounts.find_mounts(root_dir,
-                                                           self._logged)
-        self._libvirt = client.Libvirt(uri, self._mounts.get('cpu'))
+        logged = logged or log_once.LogOnce()
+        mounts = mounts or cgroup_mounts.find_mounts(root_dir, logged)
+        self._libvirt = client.Libvirt(uri, mounts.get('cpu'))
         self.executor = executor or base.new_executor(timeout_s)
         self._health = health.Health(self._libvirt, self.executor, timeout_s,
                                      self._is_idle)
         self.libvirt_facts = self._health.facts
-        self._root_dir = root_dir
-        self._pressure = pressure
-        self._tracked: dict[str, TrackedDomain] = {}
-        self._allowed = Allowed(floors, root_dir)
-        self._followed: Mapping[str, Snapshot] | None = None
-        self._changed: set[str] = set()
-        self.changes = 0    # so often other domains were there, or altered
         self._runs: dict[KnobKey, tuple[object, ...]] = {}
         self._balloons = balloon.Balloons()
         cgroup_files.allow_many_files()
@@ -108,155 +87,20 @@ class Domains:
             root_dir=root_dir, parse=lambda text: xml.parse(text, floors))
         self._remover = adopt.Remover(self._health, self._cache,
                                       self.executor, self._ours)
+        self.tracked = TrackedDomains(
+            self._cache, self._blocks, self._health, self._balloons,
+            self._remover.forget, floors=floors, mounts=mounts,
+            root_dir=root_dir, pressure=pressure, logged=logged)
+        self.sample, self.allow = self.tracked.sample, self.tracked.allow
         self.instances = self._cache.instances
         self.ends = self._cache.ends
         self._cache.start(timeout_s)
 
-    # --- what there is
-
-    def sample(self, link_bytes: LinkBytes = domain_counters.NO_DEVICES,
-               *, with_refaults: bool = True
-               ) -> tuple[WorkloadSample, ...]:
-        """Return what each domain that runs has used so far; never waits.
-
-        :param link_bytes: by the network devices of this host
-        :param with_refaults: see :meth:`.cgroup.counters.Counters.read`
-        """
-        self._cache.begin()
-        snapshots = self._cache.snapshots
-        self._blocks.tick(snapshots)
-        if snapshots is not self._followed:
-            self._follow(snapshots)
-        samples = []
-        for tracked in list(self._tracked.values()):
-            workload, counters = tracked.workload, tracked.counters
-            blocks = self._blocks.of(workload.id) if workload.disks else None
-            sample = counters.sample(
-                workload, blocks or domain_counters.NO_BLOCKS, link_bytes,
-                with_refaults=with_refaults)
-            if sample is None:
-                # libvirt will say so; until then it is not there.
-                self._ended(tracked)
-                self._cache.changed(workload.id)
-                self._followed = None
-                continue
-            if counters.plugged():
-                self._cache.changed(workload.id, False)
-            tracked.memory_bytes = sample.memory_bytes
-            samples.append(sample)
-        return tuple(samples)
-
-    def _follow(self, snapshots: Mapping[str, Snapshot]) -> None:
-        """Take over what is new; what fails is tried again next time."""
-        for uuid in self._tracked.keys() - snapshots.keys():
-            self._ended(self._tracked[uuid])
-            self._remover.forget(uuid)
-        self._followed = snapshots
-        for uuid, snapshot in snapshots.items():
-            tracked = self._tracked.get(uuid)
-            if (tracked is None or tracked.snapshot is not snapshot) and \
-                    self._track(uuid, tracked, snapshot) is None:
-                self._followed = None
-
-    def _track(self, uuid: str, tracked: TrackedDomain | None,
-               snapshot: Snapshot) -> TrackedDomain | None:
-        """Take over what is new of a domain."""
-        domain = snapshot.domain
-        self._changed.add(uuid)
-        self._balloons.update(snapshot)
-        workload = self._workload(snapshot)
-        if tracked is not None and \
-                tracked.snapshot.identity == snapshot.identity:
-            if workload != tracked.workload:
-                tracked.workload = workload
-                self.changes += 1
-            tracked.counters.set_interfaces(domain.interfaces)
-            if domain.vcpus != tracked.snapshot.domain.vcpus:
-                tracked.counters.relist()
-            tracked.snapshot = snapshot
-            return tracked
-        if tracked is not None:
-            self._ended(tracked)
-        try:
-            counters = domain_counters.DomainCounters(
-                snapshot.pid, uuid, self._mounts, domain.interfaces,
-                self._root_dir, pressure=self._pressure, logged=self._logged)
-        except errors.WorkloadGone:
-            self._cache.changed(uuid)
-            self._forget(uuid)
-            return None
-        except OSError as exc:
-            if self._logged.due(uuid, cause=('domain', exc.strerror)):
-                LOG.warning('domain %s cannot be watched: %s%s', domain.name,
-                            exc, log_once.SAME_CAUSE)
-            self._forget(uuid)
-            return None
-        self._logged.over(uuid)
-        tracked = self._tracked[uuid] = TrackedDomain(
-            snapshot, workload, counters,
-            file_knobs.Files(counters.machine, self._root_dir))
-        self.ends.begins(uuid)
-        self.changes += 1
-        return tracked
-
-    def _ended(self, tracked: TrackedDomain) -> None:
-        """Forget a run of a domain that is over, and its limits with it."""
-        uuid = tracked.snapshot.domain.uuid
-        self.ends.over(uuid)
-        self._health.gone(uuid)
-        self._forget(uuid)
-
-    def _forget(self, uuid: str) -> None:
-        tracked = self._tracked.pop(uuid, None)
-        self._allowed.forget(uuid)
-        self._balloons.forget(uuid)
-        if tracked is not None:
-            self.changes += 1
-            tracked.counters.close()
-            self._blocks.forget(uuid)
-
-    @property
-    def machines(self) -> dict[str, domain_cgroup.DomainCgroup]:
-        """The cgroups of each domain that has some, by its UUID."""
-        return {uuid: machine for uuid, tracked in self._tracked.items()
-                if (machine := tracked.counters.machine) is not None}
-
-    def place(self, uuid: str) -> perf_event.Place | None:
-        """Return where hardware counters see a domain; ``None``: nowhere."""
-        tracked = self._tracked.get(uuid)
-        machine = tracked.counters.machine if tracked else None
-        return (machine.place(tracked.snapshot.domain.virt_type)
-                if tracked and machine else None)
-
-    @property
-    def interfaces(self) -> dict[str, tuple[str, ...]]:
-        """The network devices of each background domain on this host."""
-        return {uuid: tracked.workload.interfaces
-                for uuid, tracked in self._tracked.items()
-                if tracked.workload.priority is Priority.BACKGROUND}
-
-    def other_interfaces(self, uuid: str) -> int:
-        """Return how many network interfaces of a domain have no device
-        here."""
-        tracked = self._tracked.get(uuid)
-        return tracked.snapshot.domain.other_interfaces if tracked else 0
-
-    # --- limits
-
-    def allow(self, instances: Mapping[str, Floor]) -> None:
-        """See :meth:`scavenger_openstack.drivers.base.Driver.allow`."""
-        for uuid in self._allowed.want(instances) & self._tracked.keys():
-            tracked = self._tracked[uuid]
-            tracked.workload = self._workload(tracked.snapshot)
-            self.changes += 1
-
     def queue(self, workload: str, knob: Knob) -> str:
-        """See :meth:`scavenger_openstack.drivers.base.Knobs.queue`."""
         return workload if knob in domain_knobs.RULES else ''
 
     def read(self, workload: str, knob: Knob,
              state: base.KnobState | None = None) -> Value | None:
-        """See :meth:`scavenger_openstack.drivers.base.Knobs.read`."""
         if knob in file_knobs.KNOBS:
             return self._files(workload, knob).read()
         snapshot = self._snapshot(workload)
@@ -340,14 +184,13 @@ class Domains:
                 self._refresh(workload, handle)
                 raise self._other(snapshot, knob)
             self._remover.arrived(workload, knob)
-        if (tracked := self._tracked.get(workload)) is not None:
+        if (tracked := self.tracked.get(workload)) is not None:
             tracked.counters.wake()
         if knob is Knob.MEMORY_BYTES:       # where its balloon goes to
             return int(wanted['balloon_kib']) * domain_knobs.BYTES_PER_KIB
         return self.read(workload, knob, state)
 
     def fast_cpu_set(self, uuid: str) -> base.CpuSet:
-        """See :meth:`.base.CpuSets.fast_cpu_set`."""
         self._background(uuid)
         cpu_set = self._files(uuid, Knob.CPU_SET)
         assert isinstance(cpu_set, cpuset.CpuSet)
@@ -356,13 +199,11 @@ class Domains:
 
     def refresh(self, held: Mapping[KnobKey, base.KnobState]
                 ) -> base.Changes:
-        """See :meth:`scavenger_openstack.drivers.base.Knobs.refresh`."""
-        changed, self._changed = self._changed, set()
+        changed, self.tracked.changed = self.tracked.changed, set()
         return base.Changes(changed, self._reconcile(held),
                             self._unmet(held))
 
     def notify(self, event: base.Event) -> bool:
-        """See :meth:`scavenger_openstack.drivers.base.Knobs.notify`."""
         match event:
             case base.Removed(workload, knob, state):
                 self._removed(workload, knob, state)
@@ -384,7 +225,7 @@ class Domains:
         if run is None:
             return
         if (knob is Knob.MEMORY_BYTES and state is not None
-                and workload in self._tracked):
+                and workload in self.tracked):
             self._balloons.rises(workload, run, state)
         try:
             with self._libvirt.domain(workload) as handle:
@@ -411,7 +252,7 @@ class Domains:
                 and (current := snapshots.get(key[0])) is not None
                 and self._is_ours(current, key[1])
                 and not limiting.is_recorded(current, key[1], state)} | {
-            (uuid, Knob.CPU_SET) for uuid, tracked in self._tracked.items()
+            (uuid, Knob.CPU_SET) for uuid, tracked in self.tracked.items()
             if (uuid, Knob.CPU_SET) in held and tracked.files.plugged()}
 
     def _unmet(self, held: Mapping[KnobKey, base.KnobState]
@@ -422,21 +263,13 @@ class Domains:
               tracked.memory_bytes)
              for (uuid, knob), state in held.items()
              if knob is Knob.MEMORY_BYTES and state.ours is not None
-             and (tracked := self._tracked.get(uuid)) is not None
+             and (tracked := self.tracked.get(uuid)) is not None
              and uuid in snapshots and self._is_ours(snapshots[uuid], knob)],
             time.monotonic())
         for uuid in before.keys() ^ self._balloons.kept.keys():
-            if (changed := self._tracked.get(uuid)) is not None:
-                changed.workload = self._workload(changed.snapshot)
-                self.changes += 1
+            if (altered := self.tracked.get(uuid)) is not None:
+                self.tracked.alter(altered)
         return unmet
-
-    def _workload(self, snapshot: Snapshot) -> Workload:
-        """The domain in the words of the controllers."""
-        workload = self._allowed.workload(snapshot)
-        kept = self._balloons.kept.get(workload.id)
-        return (workload if kept is None
-                else dataclasses.replace(workload, memory_kept=kept))
 
     def close(self) -> None:
         """Close what is kept open."""
@@ -445,8 +278,7 @@ class Domains:
         self._blocks.close()
         self._cache.close()
         self._libvirt.close()
-        for uuid in list(self._tracked):
-            self._forget(uuid)
+        self.tracked.close()
 
     # --- inside
 
@@ -462,7 +294,7 @@ class Domains:
         :raises Unsupported: it is foreground.
         """
         snapshot = self._snapshot(uuid)
-        if self._allowed.workload(snapshot).priority is Priority.FOREGROUND:
+        if not self.tracked.is_background(snapshot):
             raise errors.Unsupported(
                 f'domain {snapshot.domain.name} is foreground: it is never '
                 'limited')
@@ -491,7 +323,7 @@ class Domains:
     def _is_idle(self, uuid: str) -> bool:
         """Return whether a domain is idle for the scheduler; any thread may
         ask."""
-        tracked = self._tracked.get(uuid)
+        tracked = self.tracked.get(uuid)
         return tracked is not None and tracked.files.is_idle()
 
     def _ours(self, uuid: str, knob: Knob) -> bool:
@@ -507,6 +339,6 @@ class Domains:
         return domain_knobs.for_libvirt(values, self._libvirt.no_quota_us)
 
     def _files(self, uuid: str, knob: Knob) -> file_knobs.File:
-        if (tracked := self._tracked.get(uuid)) is None:
+        if (tracked := self.tracked.get(uuid)) is None:
             raise errors.WorkloadGone(f'domain {uuid} does not run here')
         return tracked.files.of(knob, tracked.snapshot.domain)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 
+from scavenger_openstack.drivers.cgroup import knobs
 from scavenger_openstack.drivers.libvirt import xml
 from scavenger_openstack.drivers.qemu import cpuset
 from scavenger_openstack.drivers.qemu import domain_cgroup
@@ -18,7 +19,7 @@ from scavenger_openstack.types import Knob
 
 KNOBS = frozenset((Knob.CPU_IDLE, Knob.CPU_SET))
 
-File = idle.Idle | cpuset.CpuSet
+File = knobs.Limit | cpuset.CpuSet
 
 
 class Files:
@@ -28,7 +29,7 @@ class Files:
                  root_dir: str) -> None:
         self._machine = machine
         self._root_dir = root_dir
-        self._idle: idle.Idle | None = None
+        self._idle: knobs.Limit | None = None
         self._cpus: cpuset.CpuSet | None = None
 
     def of(self, knob: Knob, domain: xml.Domain) -> File:
@@ -39,8 +40,7 @@ class Files:
         :raises DriverError: it cannot be opened.
         """
         if knob is Knob.CPU_IDLE:
-            self._idle = self._idle or idle.Idle(domain.name,
-                                                 self._machine)
+            self._idle = self._idle or idle.limit(domain.name, self._machine)
             return self._idle
         if domain.dedicated or domain.numa_nodes is not None:
             raise errors.Unsupported(

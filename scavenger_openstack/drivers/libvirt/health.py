@@ -235,7 +235,6 @@ class Health:
 
     def timed_out(self, keys: Sequence[KnobKey], done: threading.Event
                   ) -> None:
-        """See :class:`scavenger_openstack.drivers.base.TimedOut`."""
         with self._turn:
             self._late.append((keys, done))
             for key in keys:

@@ -15,9 +15,9 @@ from collections.abc import Hashable
 from collections.abc import Mapping
 import errno
 import logging
-import pathlib
 
 from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.drivers.kernel import rtnetlink
 from scavenger_openstack.drivers.kernel import token_bucket
 from scavenger_openstack.drivers.network import devices
@@ -50,7 +50,7 @@ class Network:
                  root_dir: str = '/') -> None:
         self._links = dict(links)
         self._interfaces = dict(interfaces)
-        self._sys = pathlib.Path(root_dir, 'sys/class/net')
+        self._sys = f'{root_dir.rstrip("/")}/sys/class/net'
         self._devices = devices.Devices()
         self._limited: dict[KnobKey, Collection[str]] = {}
         self._logged = log_once.LogOnce()
@@ -264,16 +264,13 @@ class Network:
         return self._read(workload, knob, state).rate
 
     def queue(self, workload: str, knob: Knob) -> str:
-        """See :meth:`scavenger_openstack.drivers.base.Knobs.queue`."""
         return base.usual_queue(knob)
 
     def refresh(self, held: Mapping[KnobKey, base.KnobState]
                 ) -> base.Changes:
-        """See :meth:`scavenger_openstack.drivers.base.Knobs.refresh`."""
         return base.Changes()
 
     def notify(self, event: base.Event) -> bool:
-        """See :meth:`scavenger_openstack.drivers.base.Knobs.notify`."""
         return False
 
     def close(self) -> None:
@@ -362,12 +359,8 @@ class Network:
         :param had_speed: it reported a speed before: it is down for a while
         """
         netns, device = devices.split(name)
-        megabits = 0
-        if not netns:
-            try:
-                megabits = int((self._sys / device / 'speed').read_text())
-            except (OSError, ValueError):
-                megabits = 0
+        text = '' if netns else proc.read_text(f'{self._sys}/{device}/speed')
+        megabits = int(text) if text.isdecimal() else 0
         if megabits <= 0 and had_speed:
             return None
         if megabits <= 0:

@@ -282,8 +282,8 @@ class Taps:
                 f'scavenger: what arrives at {", ".join(links)}'[:_ALIAS])
             namespace.set_up(index)
             namespace.set_root_tbf(index, HANDLE, bucket)
-            through = namespace.tx_bytes(index)
-            received = {link.ifindex: namespace.rx_bytes(link.ifindex)
+            _, through = namespace.received_sent(index)
+            received = {link.ifindex: namespace.received_sent(link.ifindex)[0]
                         for link in links.values()}
             for ifindex in todo:
                 if not ingress.qdisc(self._talk, ifindex):

@@ -138,7 +138,6 @@ class CpuSet:
             part.cpus.begin()
 
     def unleased(self) -> Mapping[int, frozenset[int]] | None:
-        """See :class:`scavenger_openstack.drivers.base.CpuSet`."""
         self._tick += 1
         links = self._directory.links()
         if (self._tick % READ_TICKS and self._is_set and links == self._links
@@ -176,7 +175,6 @@ class CpuSet:
         return any(due) or self._moved != before
 
     def has(self, cpus: frozenset[int]) -> bool:
-        """See :class:`scavenger_openstack.drivers.base.CpuSet`."""
         for part, own in self._moved:
             if not part.has(own & cpus or cpus):
                 return False

@@ -16,14 +16,13 @@ from collections.abc import Mapping
 import re
 from typing import NamedTuple
 
-from scavenger_openstack.drivers.cgroup import counters
-from scavenger_openstack.drivers.cgroup.counters import CPU_S
-from scavenger_openstack.drivers.cgroup.counters import Source
-from scavenger_openstack.drivers.cgroup.counters import US_PER_S
+from scavenger_openstack.drivers.cgroup import statistics
+from scavenger_openstack.drivers.cgroup.statistics import CPU_S
+from scavenger_openstack.drivers.cgroup.statistics import Source
+from scavenger_openstack.drivers.cgroup.statistics import US_PER_S
 from scavenger_openstack.drivers.kernel import cgroup_members
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel.perf_event import Place
-from scavenger_openstack.drivers.kernel import rows
 
 _NAME = re.compile(r'qemu-.+\.libvirt-qemu|machine-qemu\\x2d.+\.scope')
 _PART = re.compile('emulator|vcpu[0-9]+|iothread[0-9]+')
@@ -102,15 +101,12 @@ def sources(place: DomainCgroup, *, pressure: bool) -> list[Source]:
     since libvirt counts more of disks."""
     mounts = {name: mount for name, mount in place.above.items()
               if name != 'blkio'}
-    files = counters.sources(mounts, (), pressure=pressure, refaults=True)
+    files = statistics.sources(mounts, (), pressure=pressure, refaults=True)
     unified = mounts.get('unified')
     if unified is not None and all(CPU_S not in source.fields
                                    for source in files):
-        # libvirt leaves cpuacct alone when the v2 tree counts CPU time.
-        files.append(Source(unified.path, ('cpu.stat',), usage_us, (CPU_S,)))
+        # libvirt leaves cpuacct alone when the v2 tree counts CPU time; what
+        # is throttled is in another hierarchy.
+        files.append(Source(unified.path, ('cpu.stat',), statistics.seconds(
+            CPU_S, US_PER_S, b'usage_usec '), (CPU_S,)))
     return files
-
-
-def usage_us(data: bytes, values: counters.Values) -> None:
-    """Parse v2 ``cpu.stat``; the throttled time is in another hierarchy."""
-    values[CPU_S] = rows.number(data, b'usage_usec ') / US_PER_S

@@ -100,15 +100,8 @@ class Process:
 
         :raises OSError: it is not there (any more).
         """
-        fd = self.open(file)
-        try:
-            data = b''
-            while len(data) < _MOST_SIZE and (
-                    part := os.read(fd, _READ_SIZE)):
-                data += part
-            return data
-        finally:
-            os.close(fd)
+        with open(self.open(file), 'rb') as opened:
+            return opened.read(_MOST_SIZE)
 
     def alive(self) -> bool:
         """Return whether the process has not ended, waited for or not."""

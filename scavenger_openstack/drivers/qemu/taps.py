@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 import os
 
+from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.drivers.kernel.rtnetlink import LinkBytes
 
 
@@ -28,12 +29,8 @@ class _Tap:
 
     def read_index(self) -> None:
         """Read its index, 0 if this host has no such device (yet)."""
-        try:
-            with open(f'{self.path}/ifindex', 'rb') as file:
-                self.index = int(file.read())
-        except (OSError, ValueError):
-            self.index = 0
-            return
+        index = proc.read_text(f'{self.path}/ifindex')
+        self.index = int(index) if index.isdecimal() else 0
         self.swapped = os.path.isdir(f'{self.path}/macvtap')
 
 

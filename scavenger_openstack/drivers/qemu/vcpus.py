@@ -12,8 +12,8 @@ import contextlib
 import os
 import re
 
-from scavenger_openstack.drivers.cgroup.counters import NS_PER_S
-from scavenger_openstack.drivers.cgroup.counters import US_PER_S
+from scavenger_openstack.drivers.cgroup.statistics import NS_PER_S
+from scavenger_openstack.drivers.cgroup.statistics import US_PER_S
 from scavenger_openstack.drivers.kernel.cgroup_files import ABSENT
 from scavenger_openstack.drivers.kernel import cgroup_members
 from scavenger_openstack.drivers.kernel import rows

@@ -12,6 +12,7 @@ import errno
 import os
 
 from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack import errors
 from scavenger_openstack.restore import files
 from scavenger_openstack.restore.files import DIRECTORY
@@ -30,11 +31,8 @@ _NO_GROUPS = frozenset(('info', 'mon_groups', 'mon_data'))
 def has_resctrl(root_dir: str) -> bool:
     """Return whether the kernel offers resctrl: only where the CPU can monitor
     or allocate the cache."""
-    try:
-        with open(f'{root_dir.rstrip("/")}/proc/filesystems') as file:
-            return '\tresctrl\n' in file.read()
-    except OSError:
-        return False
+    return 'resctrl' in proc.read_text(
+        f'{root_dir.rstrip("/")}/proc/filesystems').split()
 
 
 def mount_point(root_dir: str) -> str:

@@ -9,6 +9,8 @@ import gc
 import os
 import pathlib
 import resource
+import subprocess
+import sys
 import textwrap
 
 from scavenger_openstack import errors
@@ -178,6 +180,24 @@ class TestKill(CgroupsCase):
             pid for pid in self.tree.read(
                 'memory', '/bg/a', 'cgroup.procs').split()
             if self.lives(pid)])
+
+    def test_an_agent_that_dies_meanwhile(self) -> None:
+        """No lease says that it has frozen what it ends."""
+        self.needs_v1('version 2 has a call that ends all')
+        self.tree.make('/bg/a')
+        self.up(SLEEP, '/bg/a')
+        code = textwrap.dedent(f"""
+            import os
+            from scavenger_openstack.drivers.cgroup import cgroups, kill
+            kill._signal = lambda *args: os.kill(os.getpid(), 9)
+            parents = [{self.parent!r}]
+            cgroups.Cgroups(parents, killable_parents=parents).kill(
+                {self.parent!r} + '/a')
+            """)
+        self.assertEqual(-9, subprocess.run(
+            [sys.executable, '-c', code], timeout=60,
+            check=False).returncode)
+        self.assertEqual('THAWED', self.tree.get('frozen', '/bg/a'))
 
     @staticmethod
     def lives(pid: str) -> bool:

@@ -27,6 +27,7 @@ from scavenger_openstack.tests.functional.cgroup_cases import MIB
 from scavenger_openstack.tests.functional.cgroup_cases import restore
 from scavenger_openstack.tests.functional.cgroup_cases import SLEEP
 from scavenger_openstack.tests.functional.cgroup_cases import SPIN
+from scavenger_openstack.tests.unit import mount_files
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 
@@ -311,10 +312,8 @@ class TestUnified(base.FunctionalTestCase):
         if not (unified / 'cgroup.controllers').exists():
             self.skipTest('needs the v2 tree beside v1')
         root = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        (root / 'proc/self').mkdir(parents=True)
-        (root / 'proc/self/mounts').write_text(
-            'cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n')
         (root / 'sys').symlink_to('/sys')
+        mount_files.mount(root, '/sys/fs/cgroup/unified cgroup2 rw')
         self.parent = f'/scv-test-v2-{os.getpid()}'
         self.top = pathlib.Path(f'{unified}{self.parent}')
         self.top.mkdir()

@@ -83,6 +83,18 @@ class CpuWaitsTest(bpf_programs.ReaderCase):
         self.wait_for('a window of which nearly all is known',
                       nearly_all_known)
 
+    def test_a_signal_while_the_kernel_checks_a_program(self):
+        """It ends the check, which is to be made again."""
+        seen = []
+        self.waits(victim=[os.getpid()]).close()
+        self.addCleanup(signal.signal, signal.SIGALRM, signal.signal(
+            signal.SIGALRM, lambda *args: seen.append(args)))
+        self.addCleanup(signal.setitimer, signal.ITIMER_REAL, 0)
+        for ms in range(2, 22, 2):
+            signal.setitimer(signal.ITIMER_REAL, ms / 1000)
+            self.kind({'victim': [os.getpid()]}).close()
+        self.assertGreater(len(seen), 2)
+
     def test_no_more_than_it_ran(self):
         """What is in the way at each wake-up, but for a moment."""
         moments = self.on_one_cpu(NAPS.replace('0.002', '0.0005'))

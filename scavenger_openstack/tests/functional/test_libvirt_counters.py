@@ -57,7 +57,7 @@ class CountersCase(virtual_host.VirtualHostTestCase):
         return HostSample(
             host='h', boot_id='1', time_s=now_s, wall_time_s=now_s,
             workloads=counters.add(agent.driver.sample(), now_s,
-                                   agent.driver.place),
+                                   agent.driver.tracked.place),
             cpu_model=cpu_model)
 
     def host(self, bench: hypervisor.Hypervisor) -> virtual_host.HostAgent:
@@ -91,7 +91,7 @@ class TestCounters(CountersCase):
         agent = self.agent(host)
         self.wait_for_domains(agent, guest.uuid)
         counters = self.counting()
-        place = agent.driver.place(guest.uuid)
+        place = agent.driver.tracked.place(guest.uuid)
         assert place is not None
         pid = host.qemu_pid('one')
         self.assertIn(str(pid), pathlib.Path(
@@ -117,7 +117,7 @@ class TestCounters(CountersCase):
                 (1.0, after), (2.0, started)))).workloads[0].cpi)
         self.assertEqual(1, counters.measured)
         held = counters._measured[guest.uuid].counters
-        place = agent.driver.place(guest.uuid)
+        place = agent.driver.tracked.place(guest.uuid)
         assert held is not None and place is not None
         self.assertEqual(place.path, held.path)
         self.assertNotIn('hardware counters:', self.log.output)

@@ -9,9 +9,11 @@ import contextlib
 import io
 import os
 import pathlib
+import shlex
 import subprocess
 import sys
 import textwrap
+import threading
 from typing import Any
 import uuid
 
@@ -19,6 +21,7 @@ import fixtures
 
 from scavenger_openstack.restore import actions
 from scavenger_openstack.restore import cgroup
+from scavenger_openstack.restore import network
 from scavenger_openstack.restore import program
 from scavenger_openstack.restore import records
 from scavenger_openstack.restore import restoration
@@ -273,6 +276,19 @@ class CpuSet(RestoreTestCase):
         self.assertEqual({self.all}, self.sets())
         self.assertEqual([], self.left())
 
+    def test_renamed(self) -> None:
+        """Version 1 lets a cgroup be called something else, limits and all."""
+        inside = self.limit('cpus', '/named/born', '1')
+        for path, now in ('/named', '/called'), ('/called/born', '/called/b'):
+            self.tree.path('cpuset', path).rename(
+                self.tree.path('cpuset', now))
+        self.tree.make('/named')        # another one, with the set of ours
+        self.assertTrue(self.restore(*self.named, inside))
+        self.groups = ('', '/called', '/born', '/born/deeper', '/named')
+        self.assertEqual({self.all}, self.sets())
+        self.assertEqual('1', self.tree.get('cpus', '/called/b'))
+        self.assertFalse(self.restore(*self.named, inside))
+
     def test_parent_and_child_under_two_leases(self) -> None:
         """The child's fits only when the parent is wide again."""
         self.put(self.named[1], knob='cpu_set', name='0.json')
@@ -393,6 +409,36 @@ class Egress(RestoreTestCase):
         self.assertRaises(actions.Gone, self.restore, self.tc)
 
 
+class HungTool(RestoreTestCase):
+    """A tool that waits in the kernel cannot be ended."""
+
+    def hang(self) -> None:
+        """Freeze what this process has started, as soon as it runs."""
+        self.wait_for('the tool runs', lambda: any(
+            words.startswith('ip ') for words in base.children().values()))
+        pid = next(pid for pid, words in base.children().items()
+                   if words.startswith('ip '))
+        self.tree.write('freezer', '', 'cgroup.procs', str(pid))
+        self.tree.put('frozen', '', 'FROZEN')
+
+    def test_it_is_left_behind(self) -> None:
+        self.needs_v1('there SIGKILL waits for a frozen process to be thawed')
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.restore.network._TOOL_TIMEOUT_S', 1.0))
+        freezing = threading.Thread(target=self.hang)
+        freezing.start()
+        # Whoever waits without an end does so until then.
+        thawing = threading.Timer(20.0, self.tree.thaw)
+        thawing.start()
+        self.addCleanup(thawing.cancel)
+        exc = self.assertRaises(actions.RestoreError, network.tool, 'ip', '',
+                                'monitor')
+        freezing.join()
+        self.assertIn('ip has not ended within 1 s', str(exc))
+        self.assertEqual('FROZEN', self.tree.get('frozen'))
+        self.assertTrue(thawing.is_alive())
+
+
 class BadInput(RestoreTestCase):
     """One line each, and nothing lost."""
 
@@ -459,6 +505,28 @@ class BadInput(RestoreTestCase):
         self.assertEqual((1, ''), (result.returncode, result.stdout))
         self.assertIn('is not on the cgroup mount', result.stderr)
 
+    def test_a_hidden_mount(self) -> None:
+        """It keeps no other from being tried, and found."""
+        self.needs_v1('its mounts lie below one directory')
+        code = textwrap.dedent("""
+            from scavenger_openstack.drivers.kernel import cgroup_mounts
+            from scavenger_openstack.restore import abilities
+            prober = abilities.Prober()
+            prober.begin()
+            prober.first.wait(60)
+            print(len(prober.known()), *cgroup_mounts.find_mounts())
+            """)
+        show = f'{sys.executable} -c {shlex.quote(code)}'
+        result = self.private(f"""
+            {show}
+            mount -t tmpfs none /mnt && mkdir /mnt/c
+            mount -t cgroup -o cpu none /mnt/c
+            mount -t tmpfs none /mnt && {show}
+            mount -t cgroup2 none /sys/fs/cgroup && {show}""")
+        before, after, version_2 = result.stdout.splitlines()
+        self.assertEqual(before, after)
+        self.assertEqual(['1', 'unified'], version_2.split()[:2])
+
     def private(self, script: str) -> subprocess.CompletedProcess[str]:
         """Run a shell script in a mount namespace of its own."""
         return subprocess.run(
@@ -476,6 +544,16 @@ class BadInput(RestoreTestCase):
         self.assertIn('deleted and made again', text)
         self.assertEqual('70000', self.quota())
         self.assertEqual([], self.left())
+
+    def test_renamed(self) -> None:
+        self.needs_v1('version 2 gives a cgroup no other name')
+        self.tree.put('quota', '/a', '50000')
+        path = self.tree.path('cpu', '/a')
+        path.rename(path.with_name('b'))
+        self.put(self.good)
+        code, text = self.main('--all')
+        self.assertEqual((0, []), (code, self.left()), text)
+        self.assertEqual('-1', self.tree.get('quota', '/b'))
 
     def test_deleted(self) -> None:
         self.tree.delete('/a')

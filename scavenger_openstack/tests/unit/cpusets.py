@@ -18,10 +18,11 @@ import pathlib
 import fixtures
 
 from scavenger_openstack.tests.random_changes import Write
+from scavenger_openstack.tests.unit import mount_files
 
-V1_MOUNTS = ('cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0\n'
-             'cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\n')
-V2_MOUNTS = 'cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n'
+V1_MOUNTS = ('/sys/fs/cgroup/cpuset cgroup rw,cpuset',
+             '/sys/fs/cgroup/cpu cgroup rw,cpu')
+V2_MOUNTS = ('/sys/fs/cgroup cgroup2 rw',)
 CPU_V1 = {'cpu.cfs_quota_us': '-1', 'cpu.cfs_period_us': '100000',
           'cpu.shares': '1024', 'cpu.idle': '0'}
 CPU_V2 = {'cpu.max': 'max 100000', 'cpu.weight': '100', 'cpu.idle': '0',
@@ -68,8 +69,8 @@ class Host(fixtures.Fixture):
         self.root = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         self.top = self.root / 'sys/fs/cgroup'
         self.sets = self.top / 'cpuset' if self.version == 1 else self.top
-        self.put('proc/self/mounts',
-                 V1_MOUNTS if self.version == 1 else V2_MOUNTS)
+        mount_files.mount(self.root, *(
+            V1_MOUNTS if self.version == 1 else V2_MOUNTS))
         self.put('proc/sys/kernel/random/boot_id', 'b-1')
         self.put('sys/devices/system/cpu/possible', listed(self.possible))
         self.put('sys/devices/system/cpu/online', '')

@@ -346,12 +346,12 @@ class Balloon(LimitsTestCase):
         self.tick((MEMORY, 2**29))
         self.told(2**19 - 4)
         driver.sample()
-        domain, = driver._tracked.values()
+        domain, = driver.tracked.values()
         domain.memory_bytes = 3 * 2**30
-        changes = driver.changes
+        changes = driver.tracked.changes
         for _ in range(2):
             self.assertEqual({}, driver.refresh(self.leases.held()).unmet)
-            self.assertEqual(changes + 1, driver.changes)
+            self.assertEqual(changes + 1, driver.tracked.changes)
         vm, = driver.sample()
         self.assertIn(balloon.HIDES, vm.workload.memory_kept)
         # By now it uses what its process does.

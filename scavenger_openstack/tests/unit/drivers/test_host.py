@@ -19,6 +19,7 @@ from scavenger_openstack.drivers.host import Host
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit import host_tree
 from scavenger_openstack.tests.unit import libvirtd
+from scavenger_openstack.tests.unit import mount_files
 from scavenger_openstack.types import Floor
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
@@ -129,8 +130,8 @@ class TestLinks(testtools.TestCase):
     def test_page_cache_that_version_1_does_not_count(self) -> None:
         """So no rule takes what background reads again for the foreground's.
         """
-        self.tree.put('proc/self/mounts',
-                      'm /m cgroup rw,memory 0 0\nu /u cgroup2 rw 0 0\n')
+        mount_files.mount(self.tree.root, '/m cgroup rw,memory',
+                          '/u cgroup2 rw')
         for text, counted in (('total_workingset_refault_file 1', True),
                               ('total_cache 1', False)):
             self.tree.put('m/memory.stat', text)
@@ -139,8 +140,8 @@ class TestLinks(testtools.TestCase):
 
     def test_page_cache_that_is_read_again(self) -> None:
         """That of workloads is read while the host's count grows."""
-        self.tree.put('proc/self/mounts', 'm /m cgroup rw,memory 0 0\n'
-                      'c /c cgroup rw,cpuacct 0 0\n')
+        mount_files.mount(self.tree.root, '/m cgroup rw,memory',
+                          '/c cgroup rw,cpuacct')
         key = 'workingset_refault_file'
         self.tree.put('m/memory.stat', f'total_{key} 0\n')
         self.tree.put('m/batch/a/memory.usage_in_bytes', '1\n')

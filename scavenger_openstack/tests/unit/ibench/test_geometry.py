@@ -13,6 +13,7 @@ from scavenger_openstack import errors
 from scavenger_openstack.ibench import arguments
 from scavenger_openstack.ibench import catalogue
 from scavenger_openstack.ibench import geometry
+from scavenger_openstack.tests.unit import mount_files
 
 CACHES = (
     (1, 'Data', '32K', 8, 64), (1, 'Instruction', '32K', 8, 64),
@@ -137,7 +138,7 @@ class Memory(HostTree):
     def host(self, *limits: tuple[str, str]) -> None:
         self.write('proc/meminfo',
                    'MemTotal: 4096 kB\nMemAvailable: 3072 kB\n')
-        self.write('proc/self/mounts', 'c /sys/fs/cgroup cgroup2 rw 0 0\n')
+        mount_files.mount(self.root, '/sys/fs/cgroup cgroup2 rw')
         self.write('proc/self/cgroup', '0::/a/b\n')
         self.write('sys/fs/cgroup/cgroup.controllers', 'memory cpu\n')
         for path, limit in limits:

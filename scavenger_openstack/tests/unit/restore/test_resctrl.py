@@ -14,9 +14,10 @@ import testtools
 
 from scavenger_openstack.restore import abilities
 from scavenger_openstack.restore import actions
-from scavenger_openstack.restore import cgroup
+from scavenger_openstack.restore import mount_table
 from scavenger_openstack.restore import resctrl
 from scavenger_openstack.tests.unit.drivers.resctrl import files
+from scavenger_openstack.tests.unit import mount_files
 
 
 class RemoveTest(testtools.TestCase):
@@ -110,9 +111,9 @@ class RemoveTest(testtools.TestCase):
 
     def test_a_mount_of_another_kind(self) -> None:
         """Of all mounts only those of resctrl count."""
-        table = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'table')
-        table.write_text('1 2 0:5 / /sys/fs/cgroup rw - cgroup2 c rw\n'
-                         '3 2 0:6 / /sys/fs/resctrl rw - resctrl r rw\n')
-        self.assertEqual(
-            [('/sys/fs/resctrl', 'resctrl', os.makedev(0, 6))],
-            cgroup.mounts(str(table), ('resctrl',)))
+        root = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        mount_files.mount(root, '/c cgroup2 rw', '/r resctrl rw',
+                          '/r/hidden resctrl rw')
+        (root / 'r/hidden').rmdir()
+        self.assertEqual(['/r'], [row.point for row in mount_table.visible(
+            ('resctrl',), str(root))])

@@ -17,20 +17,21 @@ import testtools
 
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
-from scavenger_openstack.drivers.cgroup import counters
 from scavenger_openstack.drivers.cgroup import disks
 from scavenger_openstack.drivers.cgroup import knobs
+from scavenger_openstack.drivers.cgroup import statistics
 from scavenger_openstack.drivers.cgroup import used_disks
 from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack.drivers import originals
 from scavenger_openstack import errors
 from scavenger_openstack.tests.leased import leased
+from scavenger_openstack.tests.unit import mount_files
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import WorkloadSample
 
 MIB = 2 ** 20
 PAGE = os.sysconf('SC_PAGE_SIZE')
-V2_MOUNTS = 'cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\n'
+V2_MOUNT = '/sys/fs/cgroup cgroup2 rw,nsdelegate'
 V2_FILES = {
     'cgroup.procs': '', 'cgroup.freeze': '0\n', 'cgroup.events':
     'populated 1\nfrozen 0\n', 'cpuset.cpus': '\n',
@@ -62,7 +63,7 @@ class TempTree(fixtures.Fixture):
     def _setUp(self) -> None:
         self.root = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         self.top = self.root / 'sys/fs/cgroup'
-        self.put('proc/self/mounts', V2_MOUNTS)
+        mount_files.mount(self.root, V2_MOUNT)
         self.put('sys/fs/cgroup/cgroup.controllers',
                  'cpuset cpu io memory hugetlb pids\n')
         self.put('sys/fs/cgroup/cpuset.cpus.effective', '0-7\n')
@@ -132,8 +133,8 @@ class TestSample(CgroupsCase):
     def test_page_cache_that_is_read_again(self) -> None:
         """On version 1 it is read of a workload while the host's count grows,
         and in one of eight ticks: the file is a long one."""
-        self.tree.put('proc/self/mounts', 'm /m cgroup rw,memory 0 0\n'
-                      'c /c cgroup rw,cpuacct 0 0\n')
+        mount_files.mount(self.tree.root, '/m cgroup rw,memory',
+                          '/c cgroup rw,cpuacct')
         for path, text in (('memory.stat', 'total_workingset_refault_file 0'),
                            ('batch/a/memory.usage_in_bytes', '99999'),
                            ('batch/a/memory.numa_stat',
@@ -369,19 +370,19 @@ class TestSample(CgroupsCase):
                            ('limit_in_bytes', f'{2**63 - 4096}\n'),
                            ('stat', 'total_active_file 4096\n')):
             self.tree.put(f'mnt/memory/batch/a/memory.{name}', text)
-        self.tree.put('proc/self/mounts', V2_MOUNTS
-                      + 'cgroup /mnt/memory cgroup rw,memory 0 0\n')
+        mount_files.mount(self.tree.root, V2_MOUNT,
+                          '/mnt/memory cgroup rw,memory')
         for _ in range(base.RESCAN_TICKS):
             sample, = driver.sample()
         self.assertEqual((True,) * 3, self.known(sample))
         self.assertEqual(4096, sample.memory_bytes)
         self.assertEqual('', driver.lacks('/batch/a', Knob.MEMORY_BYTES))
         # And it goes again.
-        self.tree.put('proc/self/mounts', V2_MOUNTS)
+        mount_files.mount(self.tree.root, V2_MOUNT)
         for _ in range(base.RESCAN_TICKS):
             sample, = driver.sample()
         self.assertEqual((False, True, True), self.known(sample))
-        self.tree.put('proc/self/mounts', '')
+        mount_files.mount(self.tree.root)
         for _ in range(base.RESCAN_TICKS):
             sample, = driver.sample()
         self.assertEqual((False, True, True), self.known(sample))
@@ -466,9 +467,9 @@ class TestSample(CgroupsCase):
                               **kwargs)
 
     def test_no_cgroups_at_all(self) -> None:
-        self.tree.put('proc/self/mounts', 'tmpfs / tmpfs rw 0 0\n')
+        mount_files.mount(self.tree.root, '/ tmpfs rw')
         self.assertRaises(errors.ConfigError, self.driver)
-        (self.tree.root / 'proc/self/mounts').unlink()
+        (self.tree.root / 'proc/self/mountinfo').unlink()
         self.assertRaises(errors.DriverError, self.driver)
 
     def test_a_controller_that_comes_back_with_other_files(self) -> None:
@@ -683,8 +684,7 @@ class TestKnobs(CgroupsCase):
                            ('limit_in_bytes', f'{2**63 - 4096}'),
                            ('stat', f'total_inactive_file {50 * MIB}')):
             self.tree.put(f'mnt/memory/batch/a/memory.{name}', text)
-        self.tree.put('proc/self/mounts',
-                      'cgroup /mnt/memory cgroup rw,memory 0 0\n')
+        mount_files.mount(self.tree.root, '/mnt/memory cgroup rw,memory')
         cgroups = self.driver()
         self.assertEqual((True, False), (cgroups.memory_limit_ends,
                                          self.cgroups.memory_limit_ends))
@@ -792,8 +792,8 @@ class TestKnobs(CgroupsCase):
 
 class TestMounts(CgroupsCase):
 
-    def find(self, text: str) -> dict[str, tuple[str, int]]:
-        self.tree.put('proc/self/mounts', text)
+    def find(self, *mounts: str) -> dict[str, tuple[str, int]]:
+        mount_files.mount(self.tree.root, *mounts)
         root = str(self.tree.root)
         return {name: (mount.path.removeprefix(root), mount.version)
                 for name, mount in cgroup_mounts.find_mounts(root).items()}
@@ -803,60 +803,56 @@ class TestMounts(CgroupsCase):
             {'cpu': ('/sys/fs/cgroup/cpu,cpuacct', 1),
              'cpuacct': ('/sys/fs/cgroup/cpu,cpuacct', 1),
              'memory': ('/mnt/with space', 1)},
-            self.find(
-                'tmpfs /sys/fs/cgroup tmpfs ro 0 0\nshort line\n'
-                'cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,cpu,cpuacct 0 0\n'
-                'cgroup /mnt/with\\040space cgroup rw,memory 0 0\n'
-                'cgroup /elsewhere cgroup rw,memory 0 0\n'
-                'cgroup /sys/fs/cgroup/systemd cgroup rw,name=systemd 0 0\n'))
+            self.find('/sys/fs/cgroup tmpfs ro',
+                      '/sys/fs/cgroup/cpu,cpuacct cgroup rw,cpu,cpuacct',
+                      '/mnt/with\\040space cgroup rw,memory',
+                      '/elsewhere cgroup rw,memory',
+                      '/sys/fs/cgroup/systemd cgroup rw,name=systemd'))
         # A name may hold what Python takes for the end of a line.
         for odd in '\r\x0b\x0c\x1c\x85\u2028':
             self.assertEqual({'memory': (f'/mnt/{odd}', 1)}, self.find(
-                f'cgroup /mnt/{odd} cgroup rw,memory 0 0\n'))
+                f'/mnt/{odd} cgroup rw,memory'))
         v2 = ('/sys/fs/cgroup', 2)
         self.assertEqual(
             dict.fromkeys((*cgroup_mounts.V1_CONTROLLERS, 'unified'), v2),
-            self.find(V2_MOUNTS))
-        found = self.find('cgroup /mnt cgroup rw,memory 0 0\n' + V2_MOUNTS)
+            self.find(V2_MOUNT))
+        found = self.find('/mnt cgroup rw,memory', V2_MOUNT)
         self.assertEqual((('/mnt', 1), v2), (found['memory'], found['cpu']))
         # Beside version 2, where containers are.
-        found = self.find('cgroup /mnt cgroup rw,freezer,cpuacct 0 0\n'
-                          + V2_MOUNTS)
+        found = self.find('/mnt cgroup rw,freezer,cpuacct', V2_MOUNT)
         self.assertEqual((v2, v2), (found['freezer'], found['cpuacct']))
 
     def test_a_mount_of_a_part_comes_last(self) -> None:
         """Such as one that was bound for a container."""
-        part = 'cgroup2 /run/c\\040d/cgroup cgroup2 rw 0 0\n'
+        part = '/run/c\\040d/cgroup cgroup2 rw /machine/a'
         self.tree.put('run/c d/cgroup/cgroup.controllers', 'cpu\n')
-        self.tree.put('proc/self/mountinfo', (
-            'odd\n\n'
-            '40 1 0:26 /machine/a /run/c\\040d/cgroup rw - cgroup2 c rw\n'
-            '30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n'))
-        for text in (part + V2_MOUNTS, V2_MOUNTS + part):
+        for mounts in (part, V2_MOUNT), (V2_MOUNT, part):
             self.assertEqual({('/sys/fs/cgroup', 2)},
-                             set(self.find(text).values()))
+                             set(self.find(*mounts).values()))
         self.assertEqual(('/run/c d/cgroup', 2), self.find(part)['cpu'])
 
     def test_controllers_unknown(self) -> None:
         (self.tree.top / 'cgroup.controllers').unlink()
         self.assertEqual({'unified', 'freezer', 'perf_event'},
-                         set(self.find(V2_MOUNTS)))
+                         set(self.find(V2_MOUNT)))
         self.assertIn('cgroup.controllers', self.logs.output)
 
 
 class TestParsing(testtools.TestCase):
 
-    def parse(self, parse: counters.Parse, text: str
+    def parse(self, parse: statistics.Parse, text: str
               ) -> list[float | None]:
-        values = counters.nothing()
+        values = statistics.nothing()
         parse(text.encode(), values)
         return values
 
     def test_v1(self) -> None:
-        c = counters
-        self.assertEqual(1.5, self.parse(c.usage_ns, '1500000000\n')[c.CPU_S])
+        c = statistics
+        self.assertEqual(1.5, self.parse(c.seconds(
+            c.CPU_S, c.NS_PER_S), '1500000000\n')[c.CPU_S])
         self.assertEqual(2.0, self.parse(
-            c.throttled_ns, 'nr_periods 4\nnr_throttled 2\n'
+            c.seconds(c.THROTTLED_S, c.NS_PER_S, b'throttled_time '),
+            'nr_periods 4\nnr_throttled 2\n'
             'throttled_time 2000000000\n')[c.THROTTLED_S])
         page = os.sysconf('SC_PAGE_SIZE')
         self.assertEqual(7 * page, self.parse(
@@ -869,7 +865,7 @@ class TestParsing(testtools.TestCase):
             'total_unevictable 0\n')[c.DROPPABLE_BYTES])
 
     def test_page_cache(self) -> None:
-        c = counters
+        c = statistics
         page = os.sysconf('SC_PAGE_SIZE')
         both = c.DROPPABLE_BYTES, c.REFAULT_BYTES
         v1 = ('workingset_refault_file 1\ntotal_workingset_refault_anon 9\n'
@@ -886,7 +882,7 @@ class TestParsing(testtools.TestCase):
                 self.assertEqual([30, refaults], [values[at] for at in both])
 
     def test_v1_throttle_counts(self) -> None:
-        c = counters
+        c = statistics
         text = ('8:0 Read 10\n8:0 Write 20\n8:0 Sync 0\n8:0 Async 30\n'
                 '8:0 Discard 0\n8:0 Total 30\n253:0 Read 10\n'
                 '253:0 Total 10\n18:0 Total 5\nTotal 45\n')

@@ -18,6 +18,7 @@ from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit import host_tree
 from scavenger_openstack.tests.unit.host_tree import MIB
+from scavenger_openstack.tests.unit import mount_files
 from scavenger_openstack.types import Knob
 
 TOP = '/all'
@@ -62,7 +63,7 @@ class MemoryRootTest(testtools.TestCase):
         self.assertEqual(3, self.log.output.count('memory of the machine'))
 
     def test_no_memory_controller(self) -> None:
-        self.host.put('proc/self/mounts', '')
+        mount_files.mount(self.host.root)
         self.assertIsNone(self.root().read())
         self.assertIn('no memory controller', self.log.output)
 

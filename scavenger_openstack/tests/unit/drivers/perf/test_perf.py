@@ -24,6 +24,7 @@ from scavenger_openstack.drivers.perf import perf
 from scavenger_openstack.drivers.resctrl import tree
 from scavenger_openstack import errors
 from scavenger_openstack.tests import descriptors
+from scavenger_openstack.tests.unit import mount_files
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 from scavenger_openstack.types import Workload
@@ -141,8 +142,7 @@ class TestWithout(testtools.TestCase):
         self.assertIn('enabled is off', str(counters.grade))
 
     def test_no_hierarchy_to_count_by(self) -> None:
-        self.put('proc/self/mounts', 'cgroup /sys/fs/cgroup/cpu cgroup '
-                 'rw,cpu 0 0\n')
+        mount_files.mount(self.root, '/sys/fs/cgroup/cpu cgroup rw,cpu')
         counters = self.counting()
         self.assertIs(self.samples, counters.add(self.samples, 1.0))
         self.assertIn('mount cgroup2', self.logs.output)
@@ -152,13 +152,12 @@ class TestWithout(testtools.TestCase):
 
     def test_version_1_comes_first(self) -> None:
         """Where it has the controller, version 2 has not."""
-        self.put('proc/self/mounts',
-                 'none /u cgroup2 rw 0 0\n'
-                 'none /p cgroup rw,net_cls,perf_event 0 0\n')
+        mount_files.mount(self.root, '/u cgroup2 rw',
+                          '/p cgroup rw,net_cls,perf_event')
         self.put('u/cgroup.controllers', '')
         self.assertEqual(f'{self.root}/p',
                          perf_event.find_mount(str(self.root)))
-        self.put('proc/self/mounts', 'none /u cgroup2 rw 0 0\n')
+        mount_files.mount(self.root, '/u cgroup2 rw')
         self.assertEqual(f'{self.root}/u',
                          perf_event.find_mount(str(self.root)))
 
@@ -167,7 +166,7 @@ class TestWithout(testtools.TestCase):
 
     def test_what_is_in_the_way_may_be_gone_later(self) -> None:
         """Whatever the advice was, it is followed without a restart."""
-        self.put('proc/self/mounts', 'tmpfs / tmpfs rw 0 0\n')
+        mount_files.mount(self.root, '/ tmpfs rw')
         counters = self.counting()
         counters.add(self.samples, 1.0)
         self.assertIn('mount cgroup2', counters.grade.why)
@@ -179,7 +178,7 @@ class TestWithout(testtools.TestCase):
         self.useFixture(fixtures.MonkeyPatch(
             'scavenger_openstack.drivers.kernel.perf_event.open_event',
             refuse))
-        self.put('proc/self/mounts', 'none /u cgroup2 rw 0 0\n')
+        mount_files.mount(self.root, '/u cgroup2 rw')
         now = 1.0
         for refused[0], expected in ((errno.EACCES, 'not permitted'),
                                      (errno.ENOENT, 'no hardware counters')):
@@ -215,7 +214,7 @@ class TestWithout(testtools.TestCase):
             self.assertFalse(perf_event.supported())
         self.useFixture(fixtures.MonkeyPatch(
             'platform.machine', lambda: 'riscv64'))
-        self.put('proc/self/mounts', 'none /u cgroup2 rw 0 0\n')
+        mount_files.mount(self.root, '/u cgroup2 rw')
         self.put('u/cgroup.controllers', '')
         self.assertIn('no perf_event_open', self.counting().grade.why)
 
