@@ -41,6 +41,7 @@ from scavenger_openstack.api.resources import incidents
 from scavenger_openstack.api.routes import ROUTES
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import schema
+from scavenger_openstack import grounds
 from scavenger_openstack.knobs import OVERRIDABLE
 from scavenger_openstack.tests.unit.api import cloud
 
@@ -50,7 +51,7 @@ KNOWN = {
     'action': list(audit.ACTIONS),
     'aggregate': ['racks'],
     'antagonist': [cloud.BATCH, cloud.NOISY],
-    'cause': list(incidents.CAUSES),
+    'cause': [*grounds.CAUSES, grounds.EVICTION],
     'expires_at': [cloud.at(86400)],
     'host': [cloud.HOST, cloud.SILENT],
     'id': [cloud.INCIDENT, cloud.PRIORITY, cloud.EXEMPTION],
