@@ -367,4 +367,4 @@ class FunctionalTestCase(testtools.TestCase):
                 if longest_s:
                     self.fail(f'not within {longest_s:g} s: {what}')
                 longest_s = timeout_s * pace()
-            time.sleep(min(max(0.01, 2 * took_s), 0.2))
+            time.sleep(min(max(0.01, 2 * took_s), 1.0))
