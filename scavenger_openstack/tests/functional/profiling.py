@@ -30,7 +30,7 @@ WORK = ('import time\n'
 """A workload that runs for some time, and prints each 10 ms."""
 
 TURNS = '--seconds', '0.1', '--repeats', '1', '--sois', '11'
-AGAIN = '--repeats', '3'
+AGAIN = '--repeats', '2'
 """In one turn an SoI may get no CPU, and report nothing."""
 PLAIN = '--qos', 'rate>-99%'
 
