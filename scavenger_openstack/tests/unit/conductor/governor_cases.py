@@ -99,7 +99,7 @@ class Governor(cloud.Mixin):
                                  frozenset[str]]] = {}
         done: dict[int, collections.Counter[tuple[str, str]]] = (
             collections.defaultdict(collections.Counter))
-        steps = self.join, self.restart, self.change, self.move
+        steps = [self.join, self.restart, self.change, self.move]
         for step in range(STEPS):
             self.now += self.dice.uniform(0.1, 3.0)
             if step == STEPS - LAST_STEPS:
