@@ -24,7 +24,7 @@ SEED = int(os.environ.get('SCAVENGER_SEED') or 1)
 """What is random in a campaign begins with it; ``tools/test.sh`` chooses and
 prints it."""
 
-SAMPLED = 12
+SAMPLED = 24
 """Of so many instants of a campaign the gate tries one."""
 
 
@@ -37,19 +37,21 @@ def only_in_all(reason: str) -> Callable[[Marked], Marked]:
 
 
 def instants(name: str, first: int = 1, step: int = 1, *,
-             sampled: int = SAMPLED) -> range:
+             sampled: int = SAMPLED, count: int = 10_000) -> range:
     """The numbers of the instants that a campaign tries.
 
     :param name: of the campaign: each has instants of its own
     :param first: the first instant when all are tried
     :param step: from one to the next when all are tried
-    :param sampled: of so many the gate tries one
+    :param sampled: of so many of these the gate tries one, at any offset
+    :param count: there are some more than these: the gate tries none beyond,
+        which would only run to the end
     """
-    if not ALL:
-        dice = random.Random(f'{SEED} {name}')
-        first += step * dice.randrange(sampled)
-        step *= sampled
-    return range(first, 10_000, step)
+    if ALL:
+        return range(first, 10_000, step)
+    step *= sampled
+    first += random.Random(f'{SEED} {name}').randrange(step)
+    return range(first, count + 1, step)
 
 
 def times(most: int, fewest: int = 1) -> int:

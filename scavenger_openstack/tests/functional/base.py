@@ -354,7 +354,7 @@ class FunctionalTestCase(testtools.TestCase):
         """Wait until ``condition()`` is true, at most ``timeout_s``, longer
         where the machine turns out to be slow.
 
-        What takes long to find out is not asked all the time.
+        What takes long to find out, or to come, is not asked all the time.
         """
         assert callable(condition)
         began, longest_s = time.monotonic(), 0.0
@@ -367,4 +367,4 @@ class FunctionalTestCase(testtools.TestCase):
                 if longest_s:
                     self.fail(f'not within {longest_s:g} s: {what}')
                 longest_s = timeout_s * pace()
-            time.sleep(min(max(0.01, 2 * took_s), 0.2))
+            time.sleep(min(max(0.01, 2 * took_s, (asked - began) / 50), 1.0))

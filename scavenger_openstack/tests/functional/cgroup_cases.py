@@ -74,7 +74,8 @@ class CgroupsCase(base.FunctionalTestCase):
     def cores(self, driver: Cgroups, name: str,
               seconds: float = 0.6) -> float:
         """CPUs that a workload used over some time."""
-        before, start = self.one(driver, name).cpu_s, time.monotonic()
+        # So that what comes between clock and counter makes it no more.
+        start, before = time.monotonic(), self.one(driver, name).cpu_s
         time.sleep(seconds)
         after = self.one(driver, name).cpu_s
         assert before is not None and after is not None

@@ -68,8 +68,8 @@ class EmbeddedTestCase(agents.AgentTestCase):
     def begin(self) -> subprocess.Popen[str]:
         """Start all of it, and let ``openstack`` find it."""
         process = self.start('standalone')
-        self.wait_for('what a shell needs', lambda: not self.env().returncode,
-                      START_S)
+        self.wait_for('what a shell needs', lambda: self.api()
+                      and not self.env().returncode, START_S)
         variables = dict(
             word.partition('=')[::2]
             for line in self.env().stdout.splitlines()

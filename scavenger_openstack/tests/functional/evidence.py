@@ -62,7 +62,7 @@ for _ in range(int(sys.argv[3])):
     host.sample()
     host.ask(asks)
     print('asked', flush=True)
-    time.sleep(0.1)
+    time.sleep(0.04)
 host.sample()
 host.ask(())
 print(json.dumps([host.facts().grade['direct'],

@@ -35,6 +35,7 @@ from testtools import content
 from scavenger_openstack.tests.functional import guest_archive
 from scavenger_openstack.tests.functional import guest_image
 from scavenger_openstack.tests.functional.guest_image import Unavailable
+from scavenger_openstack.tests import tiers
 
 HERE = pathlib.Path(__file__).parent
 CONSOLE_LINES = 40
@@ -108,7 +109,8 @@ class Guest:
                       scratch: pathlib.Path) -> None:
         required = guest_archive.requirements(binaries=base.compatible)
         product = guest_archive.product()
-        todo = {'tests': self.tests, 'modules': base.modules}
+        todo = {'tests': self.tests, 'modules': base.modules,
+                'tier': 'all' if tiers.ALL else ''}
         own = {'guest.json': json.dumps(todo).encode(),
                'init': b'#!/usr/bin/python3 -u\n'
                + (HERE / 'guest_init.py').read_bytes()}

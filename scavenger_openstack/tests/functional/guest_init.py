@@ -4,8 +4,9 @@
 
 It is ``/init`` of the archives that :mod:`.guest` puts together, and runs on
 the standard library.  ``/guest.json`` names the modules of the kernel to
-load and the modules of tests to run; what each test comes to goes to the
-virtual serial port, one line of JSON when it begins and one when it ends.
+load, the modules of tests to run and their tier; what each test comes to goes
+to the virtual serial port, one line of JSON when it begins and one when it
+ends.
 A line more each second says that the guest lives, whatever its tests do.
 What is printed goes to the console.
 """
@@ -194,6 +195,7 @@ def main() -> None:
     libc.sethostname(b'guest', 5)
     sys.path.insert(0, SITE)
     os.environ.update(PYTHONPATH=SITE, HOME='/tmp', LC_ALL='C.UTF-8',
+                      SCAVENGER_TESTS=todo['tier'],
                       PATH='/usr/sbin:/usr/bin:/sbin:/bin')
     out = port()
     tests = os.fork()

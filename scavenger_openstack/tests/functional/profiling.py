@@ -30,6 +30,8 @@ WORK = ('import time\n'
 """A workload that runs for some time, and prints each 10 ms."""
 
 TURNS = '--seconds', '0.1', '--repeats', '1', '--sois', '11'
+AGAIN = '--repeats', '2'
+"""In one turn an SoI may get no CPU, and report nothing."""
 PLAIN = '--qos', 'rate>-99%'
 
 
@@ -87,7 +89,7 @@ class ProfileTests(base.FunctionalTestCase):
     def test_profile_of_a_command_that_ends(self) -> None:
         directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         document = self.profile(
-            '--command', self.command(seconds=0.02), *TURNS,
+            '--command', self.command(seconds=0.02), *TURNS, *AGAIN,
             '--output', str(directory / 'json'),
             '--html', str(directory / 'html'))
         self.assertEqual(('measured', 'long', 'duration_s'), (
@@ -102,7 +104,8 @@ class ProfileTests(base.FunctionalTestCase):
 
     def test_profile_of_what_it_prints(self) -> None:
         document = self.profile(
-            '--command', self.command(), *TURNS, *PLAIN, '--sois', '11,5')
+            '--command', self.command(), *TURNS, *AGAIN, *PLAIN, '--sois',
+            '11,5')
         self.assert_estimates(document, 'integer')
         self.assertEqual(['network_bandwidth'], [*document['missing']])
         self.assertAlmostEqual(0.01 * document['qos']['alone'],
@@ -127,13 +130,14 @@ class ProfileTests(base.FunctionalTestCase):
     def test_profile_of_a_cgroup(self) -> None:
         tree = self.cgroups()
         self.spin(tree)
-        document = self.profile('--cgroup', tree.name, '--short', '--sois',
-                                '11,9')
+        document = self.profile('--cgroup', tree.name, '--short', *AGAIN,
+                                '--sois', '11,9')
         self.assertEqual(('short', 'progress'), (
             document['form'], document['qos']['signal']))
         self.assertEqual({'integer', 'l1d'}, {*document['caused']})
         document = self.profile(
-            '--cgroup', tree.name, *TURNS, '--meter', self.command(), *PLAIN)
+            '--cgroup', tree.name, *TURNS, *AGAIN, '--meter', self.command(),
+            *PLAIN)
         self.assertEqual('rate', document['qos']['signal'])
         self.assert_estimates(document, 'integer')
 

@@ -107,11 +107,13 @@ class SuspectsTestCase(delays.DelaysTestCase):
         self.assertEqual(0, self.process.returncode, said)
         self.assertNotIn('Traceback', said)
 
-    def run_along(self, below: str, code: str) -> None:
+    def run_along(self, below: str, code: str) -> subprocess.Popen[str]:
         """Run ``code`` on the CPU of all, in a cgroup that is made."""
         self.tree.make(below)
         cpu = max(os.sched_getaffinity(0))
-        self.said(self.spawn(ALONG.format(cpu=cpu) + code, self.tree, below))
+        process = self.spawn(ALONG.format(cpu=cpu) + code, self.tree, below)
+        self.said(process)
+        return process
 
     def run_innocents(self) -> None:
         self.run_along('/fore/victim', 'work(0.0035, 0.01)')

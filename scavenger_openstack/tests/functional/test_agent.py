@@ -60,7 +60,7 @@ class AgentTest(agents.AgentTestCase):
         self.wait_for('background is idle class', lambda: self.idle() == '1')
         watcher = self.watcher()
         standalone.kill()
-        self.wait_for('all is back', lambda: self.idle() == '0', 3)
+        self.wait_for('all is back', lambda: self.idle() == '0')
         self.wait_for('the watcher has ended',
                       lambda: select.select([watcher], [], [], 0)[0])
 
@@ -96,7 +96,7 @@ class AgentTest(agents.AgentTestCase):
             getattr(standalone, end)()
             _, err = standalone.communicate(timeout=60)
             self.assertEqual(code, standalone.returncode, err)
-            self.wait_for('the set is back', lambda: not narrowed(), 3)
+            self.wait_for('the set is back', lambda: not narrowed())
             self.assertEqual(cpus, self.tree.get('cpus', '/batch/a'))
 
     def isolate(self) -> subprocess.Popen[str]:
@@ -147,7 +147,7 @@ class AgentTest(agents.AgentTestCase):
                       lambda: self.cpu_set('/batch') != self.cpus)
         standalone.kill()
         self.wait_for('the new set is back',
-                      lambda: self.cpu_set('/batch') == self.cpus, 4)
+                      lambda: self.cpu_set('/batch') == self.cpus)
         self.assertEqual(self.cpus, self.cpu_set('/batch/a'))
 
     def test_foreground_born_in_a_narrowed_group_is_freed(self) -> None:

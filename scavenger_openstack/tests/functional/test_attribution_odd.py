@@ -81,13 +81,13 @@ class OddInputTest(suspects.SuspectsTestCase):
         state[name].update(changes)
         self.windows.write_text(json.dumps(state))
 
-    def run_reader(self, below: str) -> None:
+    def run_reader(self, below: str) -> subprocess.Popen[str]:
         """A foreground workload that waits for a disk."""
         file = pathlib.Path(self.useFixture(
             fixtures.TempDir('/var/tmp')).path) / 'data'
         file.write_bytes(bytes(mmap.PAGESIZE))
-        self.run_along(below, READ.format(path=str(file),
-                                          size=mmap.PAGESIZE))
+        return self.run_along(below, READ.format(path=str(file),
+                                                 size=mmap.PAGESIZE))
 
     def wait_for_samples(self, status: product.Status, count: int) -> None:
         """Wait for attribution to have so many; none is named meanwhile.
@@ -105,13 +105,24 @@ class OddInputTest(suspects.SuspectsTestCase):
     def test_a_victim_alone_and_a_suspect_that_comes_later(self) -> None:
         """Most of what is known is of the time before the suspect came."""
         self.run_innocents()
-        for below in ('/fore/lookup', '/fore/catalog'):
-            self.run_reader(below)
+        readers = [self.run_reader(below)
+                   for below in ('/fore/lookup', '/fore/catalog')]
         status = self.agent(controllers='cpi2,perfcloud,attribution',
                             more=CPI2.format(samples=10))
         self.wait_for_samples(status, 14)
         self.assertGreaterEqual(
             status.last['grade']['delays']['measured_io_wait'], 2)
+        # One of no application has none to differ from.
+        found = facts(status.last, 'perfcloud')
+        self.assertEqual({'cpi', 'io_wait'}, found.keys())
+        for one in found.values():
+            self.assertEqual((None, 0),
+                             (one['deviation'], one['antagonists']))
+        # Where other programs take their CPU, the agent would ask what they
+        # wait for, long before it asks that of the victim.
+        for reader in readers:
+            reader.kill()
+            reader.wait(30)
         hogs = self.run_hogs('/back/hog')
         self.wait_for_names(status, hogs)
         # One by itself is an outlier of its own past.
@@ -119,12 +130,6 @@ class OddInputTest(suspects.SuspectsTestCase):
             one for one in self.incidents(status, 'unknown')
             if (one['victim'], one['signal']) == (self.victim_id,
                                                   'run_delay')], DEADLINE_S)
-        # One of no application has none to differ from.
-        found = facts(status.last, 'perfcloud')
-        self.assertEqual({'cpi', 'io_wait'}, found.keys())
-        for one in found.values():
-            self.assertEqual((None, 0),
-                             (one['deviation'], one['antagonists']))
         self.assertEqual(hogs, self.named(status, hogs))
         self.end()
 

@@ -125,7 +125,7 @@ class TestLimits(CgroupsCase):
         self.assertEqual(0, driver.read(name, Knob.PAUSED))
         self.assertEqual(1, driver.write(name, Knob.PAUSED, 1))
         self.wait_for('its process stops', lambda: self.tree.get(
-            'frozen', '/bg/a') == 'FROZEN', 2.0)
+            'frozen', '/bg/a') == 'FROZEN')
         self.assertLess(self.cores(driver, name, 0.3), 0.01)
         restore(steps)
         self.wait_for('it runs again', lambda: self.cores(

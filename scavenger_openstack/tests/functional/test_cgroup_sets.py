@@ -157,7 +157,7 @@ class TestKill(CgroupsCase):
         self.assertEqual([-9] * 3, [p.wait(30) for p in inside])
         self.assertIsNone(outside.poll())
         self.wait_for('nothing is left to kill', lambda: driver.kill(
-            f'{self.parent}/a') == 0, 8.0)
+            f'{self.parent}/a') == 0)
         self.assertRaises(errors.WorkloadGone, driver.kill,
                           f'{self.parent}/c')
         for name in (self.parent, self.tree.name, '/', f'{self.parent}/a/b'):

@@ -338,7 +338,7 @@ class TestDomainCounters(base.FunctionalTestCase):
         after = self.sample(counters)
         self.assertIsNotNone(after.memory_bytes)
         self.assertIsNotNone(after.run_delay_s)
-        self.assertLess(time.monotonic() - start, 5.0)
+        self.assertLess(time.monotonic() - start, 30.0)
         os.kill(qemu.pid, signal.SIGCONT)
 
     def test_session_mode(self) -> None:

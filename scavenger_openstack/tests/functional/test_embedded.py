@@ -56,7 +56,13 @@ class Whole(embedded.EmbeddedTestCase):
         self.addDetail(what, testtools.content.text_content(
             f'{time.monotonic() - began:.2f} s'))
 
-    def test_what_operators_type(self) -> None:
+    def test_one_start(self) -> None:
+        self.what_operators_type()
+        self.a_shell_that_has_an_openrc_loaded()
+        self.an_antagonist()
+        self.its_processes()
+
+    def what_operators_type(self) -> None:
         [host] = self.json('interference', 'host', 'list')
         self.wait_for('workloads', lambda: len(self.json(
             'interference', 'workload', 'list')) == 2)
@@ -94,7 +100,7 @@ class Whole(embedded.EmbeddedTestCase):
             row for row in self.json('interference', 'audit', 'list')
             if row['actor'] == 'admin']))
 
-    def test_a_shell_that_has_an_openrc_loaded(self) -> None:
+    def a_shell_that_has_an_openrc_loaded(self) -> None:
         """The real program works in it, and the shell can be set back."""
         openrc = {
             'OS_AUTH_TYPE': 'password', 'OS_AUTH_URL': 'http://192.0.2.1/v3',
@@ -131,7 +137,7 @@ class Whole(embedded.EmbeddedTestCase):
                  '0'], done.stdout.splitlines(), done.stderr)
             self.assertIn('standalone env --undo', done.stderr)
 
-    def test_an_antagonist(self) -> None:
+    def an_antagonist(self) -> None:
         """As an agent reports it, and who may see it."""
         now = time.time()
         engine = connect.engine(f'sqlite:///{self.place}/scavenger.sqlite')
@@ -170,7 +176,7 @@ class Whole(embedded.EmbeddedTestCase):
             f'scavenger-standalone: {self.place}/password: only root may '
             'read the password: type it as root\n', done.stderr)
 
-    def test_its_processes(self) -> None:
+    def its_processes(self) -> None:
         """The API has no privileges, comes back, and ends with the rest."""
         self.assertEqual(
             [0o600, 0o600, 0o660], [

@@ -43,7 +43,7 @@ class KillsTest(base.FunctionalTestCase):
         agent.send_signal(signal.SIGKILL)
         _, errors = agent.communicate(timeout=60 * base.pace())
         self.assertEqual('', errors)
-        self.assertTrue(stage.wait_no_leases(5 * kills.LEASE_S))
+        self.assertTrue(stage.wait_no_leases(kills.LEASE_S + kills.BUSY_S))
         agent = stage.agent(kills.TICKS)
         out, errors = agent.communicate(timeout=60 * base.pace())
         self.assertEqual((0, ''), (agent.returncode, errors))
@@ -60,7 +60,8 @@ class KillsTest(base.FunctionalTestCase):
             instants = 0
             for call, number, took, left in kills.enumerate_kills(
                     stages[worker], instants=lambda call: tiers.instants(
-                        f'agent {call}', worker + 1, workers)):
+                        f'agent {call}', worker + 1, workers,
+                        count=kills.CALLS[call])):
                 instants += 1
                 self.assertEqual(
                     {}, left, f'killed at {call} number {number}, after '
@@ -71,8 +72,10 @@ class KillsTest(base.FunctionalTestCase):
             self.assertGreater(sum(pool.map(kill, range(workers))),
                                50 if tiers.ALL else 1)
         for stage in stages:
-            self.assertTrue(stage.wait_no_leases(kills.LEASE_S))
+            self.assertTrue(stage.wait_no_leases(
+                kills.LEASE_S + kills.BUSY_S))
 
+    @tiers.only_in_all('it breaks the product to see a campaign fail')
     def test_a_write_before_its_lease_is_noticed(self) -> None:
         broken = kills.swapped_package(self.directory / 'broken')
         stage = self.stage(broken)
@@ -104,7 +107,8 @@ class KillsTest(base.FunctionalTestCase):
             instants = 0
             for call, number, took, left in watcher_kills.enumerated(
                     stage, lot[0], lambda call: tiers.instants(
-                        f'watcher {lot} {call}', *lot[1:])):
+                        f'watcher {lot} {call}', *lot[1:], sampled=8,
+                        count=watcher_kills.CALLS[call])):
                 instants += 1
                 self.assertEqual(
                     {}, left, f'watcher: {lot[0]} at {call} number {number}; '
@@ -124,6 +128,7 @@ class KillsTest(base.FunctionalTestCase):
                     {}, left, f'watcher: {name}, down for {down_s:.3f} s; '
                               f'looked {took:.2f} s after its return')
 
+    @tiers.only_in_all('it breaks the product to see a campaign fail')
     def test_a_watcher_that_forgets_is_noticed(self) -> None:
         """The record goes before the limit: what was between is lost."""
         broken = watcher_kills.forgetful_package(self.directory / 'broken')

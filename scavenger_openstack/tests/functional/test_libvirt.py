@@ -158,7 +158,7 @@ class TestWhatTheyDo(virtual_host.VirtualHostTestCase):
         host.start_all(guests)
         consoles = [host.console(guest.name) for guest in guests]
         consoles[1].tell('disk bytes_per_s=1000000 kib=64')
-        agent = self.agent(host, timeout_s=0.5)
+        agent = self.agent(host, timeout_s=2.0)
 
         def ops(number: int) -> int | None:
             return agent.sample()[guests[number].uuid].io_ops
@@ -168,8 +168,8 @@ class TestWhatTheyDo(virtual_host.VirtualHostTestCase):
         os.kill(pid, signal.SIGSTOP)
         self.addCleanup(os.kill, pid, signal.SIGCONT)
         others = set(threading.enumerate())
-        self.wait_for('no numbers of one', lambda: ops(0) is None, 20)
-        self.wait_for('numbers of two', lambda: ops(1) is not None, 20)
+        self.wait_for('no numbers of one', lambda: ops(0) is None)
+        self.wait_for('numbers of two', lambda: ops(1) is not None)
         began = time.monotonic()
         seen = set()
         for _ in range(20):
@@ -177,15 +177,15 @@ class TestWhatTheyDo(virtual_host.VirtualHostTestCase):
             time.sleep(0.1)
         took = time.monotonic() - began
         self.assertThat(len(seen - {None}), matchers.GreaterThan(5))
-        # Each would wait half a second if it waited for the frozen one.
-        self.assertThat(took, matchers.LessThan(10.0))
+        # Each would wait 2 s if it waited for the frozen one.
+        self.assertThat(took, matchers.LessThan(40.0))
         self.wait_for('word', lambda: ops(0) or self.said(
-            f'domain {guests[0].uuid}: its QEMU does not answer'), 20)
+            f'domain {guests[0].uuid}: its QEMU does not answer'))
         # All slots of calls, and the questions of what does not answer.
         self.assertThat(len({*threading.enumerate()} - others),
                         matchers.LessThan(calls.MOST + 2))
         os.kill(pid, signal.SIGCONT)
-        self.wait_for('numbers again', lambda: ops(0) is not None, 20)
+        self.wait_for('numbers again', lambda: ops(0) is not None)
         self.assertEqual(1, self.said('its QEMU does not answer'))
         self.assertEqual(1, self.said('its QEMU answers again'))
 

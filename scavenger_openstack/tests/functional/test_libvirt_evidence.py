@@ -110,6 +110,8 @@ class TestVms(virtual_host.VirtualHostTestCase,
         self.assertEqual((self.victim.uuid, Resource.DISK, False),
                          (answer.workload, answer.resource, answer.shared))
         self.assertGreater(answer.waited_s, 0.05)
+        # .8 where this machine leaves so little to the disk that it serves
+        # one request of each in turn: 64 KiB, 4 KiB, and 16 KiB for each.
         self.assertGreater(answer.holders[self.hog.uuid],
-                           0.8 * answer.waited_s, answer)
+                           0.6 * answer.waited_s, answer)
         self.assertGreater(answer.holders[self.victim.uuid], 0.0)

@@ -196,7 +196,7 @@ class TestTheAgentIsStopped(virtual_host.VirtualHostTestCase):
         agent = stage.agent(0, 'renameat:signal=STOP:when=1')
         self.addCleanup(agent.communicate)
         self.addCleanup(agent.kill)
-        self.wait_for('a lease', stage.leases, timeout_s=10)
+        self.wait_for('a lease', stage.leases)
         beat = json.loads((stage.state_dir / 'heartbeat').read_text())
         pid = beat['pid']
         self.addCleanup(os.kill, pid, signal.SIGKILL)

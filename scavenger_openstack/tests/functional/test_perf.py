@@ -396,5 +396,5 @@ class TestPerf(base.FunctionalTestCase):
                                text=True)
         self.assertIn(f'\ngrade      {grade["text"]}\n', shown.stdout)
         running.terminate()
-        _, said = running.communicate(timeout=10)
+        _, said = running.communicate(timeout=60)
         self.assertIn(f'grade {grade["text"]}', said.decode())

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import pathlib
@@ -17,6 +19,7 @@ import time
 import fixtures
 import testtools
 
+from scavenger_openstack.cmd import simulate
 from scavenger_openstack.tests import tiers
 
 DEADLINE_S = 600.0
@@ -61,12 +64,17 @@ class SimulateTest(testtools.TestCase):
         return done.stdout, done.stderr
 
     def fails(self, *argv: str, code: int = 2) -> str:
-        """One line that says what is wrong."""
-        out, err = self.run_it(*argv, code=code)
-        self.assertEqual('', out)
-        self.assertEqual(1, err.count('\n'), err)
-        self.assertTrue(err.startswith('scavenger-simulate: '), err)
-        return err
+        """One line that says what is wrong; in this process."""
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            self.addCleanup(signal.signal, number, signal.getsignal(number))
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            self.assertEqual(code, simulate.main(argv))
+        self.assertEqual('', out.getvalue())
+        text = err.getvalue()
+        self.assertEqual(1, text.count('\n'), text)
+        self.assertTrue(text.startswith('scavenger-simulate: '), text)
+        return text
 
     def write(self, name: str, text: str) -> str:
         path = self.directory / name
@@ -165,8 +173,9 @@ class SimulateTest(testtools.TestCase):
         self.assertIn('host-hours', out)
 
     def test_wrong_usage(self) -> None:
+        out, err = self.run_it(code=2)
+        self.assertEqual(('', self.fails()), (out, err))
         for argv, said in (
-                ([], '--list'),
                 (['cpu-antagonits'], 'did you mean cpu-antagonist?'),
                 (['mixed', '--seeds', '0'], '--seeds'),
                 (['mixed', '--seeds', 'many'], "'many'"),

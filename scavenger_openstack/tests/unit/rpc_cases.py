@@ -171,7 +171,7 @@ class Mixin(_Base):
         transport = oslo_messaging.get_rpc_transport(self.conf)
         self.addCleanup(transport.cleanup)
         call = oslo_messaging.get_rpc_client(transport, oslo_messaging.Target(
-            topic=rpc.TOPIC, version='1.0')).prepare(timeout=5.0).call
+            topic=rpc.TOPIC, version='1.0')).prepare(timeout=30.0).call
         good = {'host': HOST, 'nonce': '0', 'proof': '0'}
         for fields in ({'proof': ''}, {**good, 'host': 1},
                        {**good, 'host': 'x' * 257}, {**good, 'nonce': 'a\nb'},

@@ -18,6 +18,7 @@ from scavenger_openstack.tests.functional.guest_v2 import refusals
 from scavenger_openstack.tests.functional.guest_v2 import tree
 from scavenger_openstack.tests.functional.guest_v2.tree import MIB
 from scavenger_openstack.tests.functional import namespaces
+from scavenger_openstack.tests import tiers
 from scavenger_openstack.tests import watching
 
 BUCKET = 'qdisc tbf'
@@ -178,6 +179,7 @@ class Whole(AgentTestCase):
         watcher.send_signal(signal.SIGTERM)
         self.assertEqual(0, watcher.wait(30))
 
+    @tiers.only_in_all('the watcher restores the same in the gate')
     def test_restore_all_when_nobody_is_left(self) -> None:
         watcher = self.watch()
         agent = self.run_agent()

@@ -21,6 +21,8 @@ from scavenger_openstack.tests.unit.conductor import cloud
 from scavenger_openstack.tests.unit.conductor.cloud import NOW
 
 STEPS = 250
+LAST_STEPS = 100
+"""Some minutes, in which the numbers stay."""
 HOSTS = 7
 LATEST_S = 20.0
 """A host reports again after so long."""
@@ -97,9 +99,12 @@ class Governor(cloud.Mixin):
                                  frozenset[str]]] = {}
         done: dict[int, collections.Counter[tuple[str, str]]] = (
             collections.defaultdict(collections.Counter))
-        steps = self.join, self.restart, self.change, self.move
+        steps = [self.join, self.restart, self.change, self.move]
         for step in range(STEPS):
             self.now += self.dice.uniform(0.1, 3.0)
+            if step == STEPS - LAST_STEPS:
+                self.divide_among_all()
+                steps = steps[:2]
             if not self.hosts or self.dice.random() < 0.15:
                 self.dice.choice(steps if self.hosts else steps[:1])()
             asks = min(self.hosts, key=lambda host: host.told_s)
@@ -140,10 +145,20 @@ class Governor(cloud.Mixin):
     def restart(self) -> None:
         self.dice.choice(self.hosts).start(self.now)
 
+    def divide_among_all(self) -> None:
+        """Whatever was before, there is something to set in the aggregate."""
+        self.rack = frozenset(host.name for host in self.hosts)
+        self.fill_rack()
+        for key in self.numbers:
+            self.set_number(key, HOSTS)
+
     def change(self) -> None:
         """The number of a scope."""
-        key = self.dice.choice((CLOUD, RACK))
-        self.numbers[key] = self.dice.randrange(12)
+        self.set_number(self.dice.choice((CLOUD, RACK)),
+                        self.dice.randrange(12))
+
+    def set_number(self, key: tuple[str, str], number: int) -> None:
+        self.numbers[key] = number
         with self.engine.begin() as connection:
             connection.execute(tables.switches.update().where(
                 tables.switches.c.scope == key[0]).values(
@@ -152,11 +167,13 @@ class Governor(cloud.Mixin):
 
     def move(self) -> None:
         """A host into the aggregate, or out of it."""
-        name = self.dice.choice(self.hosts).name
-        self.rack ^= {name}
+        self.rack ^= {self.dice.choice(self.hosts).name}
+        self.fill_rack()
+        if self.dice.random() < 0.5:
+            self.changed()
+
+    def fill_rack(self) -> None:
         self.delete(tables.aggregate_hosts)
         for one in self.rack:
             self.add(tables.aggregate_hosts, aggregate=RACK[1], host=one,
                      named=True, nova=False)
-        if self.dice.random() < 0.5:
-            self.changed()

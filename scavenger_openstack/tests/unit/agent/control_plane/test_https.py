@@ -146,11 +146,11 @@ class HttpsTest(testtools.TestCase):
                               b'{}')
 
     def test_one_that_answers_by_the_byte(self) -> None:
-        self.server.body, self.server.drip_s = b'x' * 100, 0.05
+        self.server.body, self.server.drip_s = b'x' * 2000, 0.05
         began = time.monotonic()
         self.assertRaises(errors.Unreachable, self.caller(timeout_s=0.3),
                           b'{}')
-        self.assertLess(time.monotonic() - began, 3)
+        self.assertLess(time.monotonic() - began, 60)
 
     def test_tokens(self) -> None:
         for text, mode in (('', 0o600), ('a b', 0o600), ('\xff', 0o600),

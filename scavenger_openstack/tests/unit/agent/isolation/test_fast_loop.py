@@ -227,7 +227,7 @@ class FastLoopTestCase(testtools.TestCase):
         self.wait_for(lambda: self.loop.problem)
         start = time.monotonic()
         self.loop.stop()
-        self.assertLess(time.monotonic() - start, 5)
+        self.assertLess(time.monotonic() - start, 30)
 
     def test_stop_never_started(self):
         self.loop.stop()
