@@ -333,5 +333,5 @@ class TestLog(testtools.TestCase):
         package = pathlib.Path(conf_.__file__).parents[1]
         self.assertEqual(['conf/__init__.py'], [
             str(path.relative_to(package)) for path in package.rglob('*.py')
-            if 'tests' not in path.parts
+            if 'tests' not in path.relative_to(package).parts
             and 'log.setup(' in path.read_text()])
