@@ -117,7 +117,7 @@ class ByTheApi(Refused):
         """What nothing ever has is a mistake, not an empty listing."""
         for words, pattern in (
                 (('interference', 'incident', 'list', '--cause', 'cor'),
-                 'cause is "cor", and has to be core, .* or unknown; did you '
+                 'cause is "cor", and has to be core, .* or eviction; did you '
                  'mean core. .*'),
                 (('interference', 'incident', 'list', '--outcome', 'foo'),
                  'outcome is "foo", and has to be open, .*'),
