@@ -50,6 +50,7 @@ class DirectCase(testtools.TestCase):
         self.held: Mapping[str, float] = {'hog': 0.8, 'web': 0.1}
         self.threads: Mapping[str, float] = {}
         self.shared, self.idle = False, 0.0
+        self.scans = False
         self.by_share: tuple[str, ...] = ()
         self.now = 1000.0
         self.decision = Decision()
@@ -526,6 +527,44 @@ class AskingTest(DirectCase):
         self.turn(100)
         text = ''.join('x' if asks else ' ' for asks in self.asked)
         self.assertLessEqual({len(part) for part in text.split()}, {2})
+
+
+class SecondHogTest(DirectCase):
+    """A disk that ``batch0`` takes, beside a CPU that ``hog`` has taken."""
+
+    def rates(self) -> Rates:
+        host = super().rates()
+        share = min([1.0, *(float(cap.value) / 1e8
+                            for cap in self.decision.caps
+                            if cap.knob is Knob.IO_BYTES_PER_S)])
+        disk = {'web': (100.0, 1e6, 1e-3 + 9e-3 * share * self.scans),
+                'batch0': (1000.0 * share * self.scans,
+                           1e8 * share * self.scans, None)}
+        return dataclasses.replace(host, workloads=tuple(
+            one._replace(io_ops_per_s=disk[one.workload.id][0],
+                         io_bytes_per_s=disk[one.workload.id][1],
+                         io_wait_s_per_op=disk[one.workload.id][2])
+            if one.workload.id in disk else one for one in host.workloads))
+
+    def answer(self, name: str, resource: Resource, waited_s: float
+               ) -> DirectEvidence:
+        if resource is Resource.DISK:
+            waited_s = 1.8 if self.scans else 0.2
+            return DirectEvidence(
+                name, resource, 2.0, waited_s,
+                {'web': 0.1, 'batch0': 1.6 * self.scans})
+        return super().answer(name, resource, waited_s)
+
+    def test_it_is_named_before_the_window_of_the_first_is_paid_for(
+            self) -> None:
+        self.turn(12)
+        self.assertEqual(('hog',), self.incident().antagonists)
+        self.scans = True
+        self.turn(15)
+        self.assertEqual(
+            {('run_delay', ('hog',)), ('io_wait', ('batch0',))},
+            {(incident.signal, incident.antagonists)
+             for incident in self.decision.incidents})
 
 
 class LentWindowTest(testtools.TestCase):
