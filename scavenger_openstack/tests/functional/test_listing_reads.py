@@ -28,10 +28,10 @@ again after a tenth more."""
 LIMIT = 20
 OLDEST = 25
 """Incidents that have everything that is asked for."""
-AT_MOST = 40 * LIMIT
+AT_MOST = 50 * LIMIT
 """Of a page and its suspects, where three of four are passed over for a
-filter; by the index of one filter in place of two it would be ``ROWS / 4`` at
-least."""
+filter, with the blocks of indexes on PostgreSQL; by the index of one filter in
+place of two it would be ``ROWS / 4`` at least."""
 
 NAMED = ('noisy', 'rare')
 FILTERS = ('host_id', 'project', 'cause', 'outcome')
