@@ -194,8 +194,12 @@ class DirectAnswers:
         for kept in (self._last_s, self._levels):
             for ask in [ask for ask in kept if ask not in wanted]:
                 del kept[ask]
-        period_s = WINDOW_S / share if share > 0 else math.inf
-        if share <= 0 or now < self._paid_s - period_s:
+        if share <= 0:
+            return ()
+        period_s = WINDOW_S / share
+        # The share may have been smaller when the last window began.
+        self._paid_s = min(self._paid_s, self._began_s + 2 * period_s)
+        if now < self._paid_s - period_s:
             return ()
         # What was not asked about for longest comes first.
         due = sorted([ask for ask, level in wanted.items()

@@ -29,7 +29,7 @@ class Capped(NamedTuple):
 def limited(capped: Mapping[CappedKey, Capped], victim: RunKey
             ) -> list[str]:
     """Return the antagonists that are limited for a victim."""
-    return [name for (name, _), whom in capped if whom == victim]
+    return [name for (name, _), disturbed in capped if disturbed == victim]
 
 
 def is_held(capped: Mapping[CappedKey, Capped], name: str, use: float | None

@@ -65,7 +65,7 @@ class Level:
         self._since += 1
         if x is None or (x and x == before):
             return False
-        if before is not None:      # else it is of as many as the last one
+        if before is not None:      # else of as many ticks as the last one
             self.ticks = self._since
         self._since = 0
         return True

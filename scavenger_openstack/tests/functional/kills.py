@@ -178,7 +178,7 @@ interfaces = {name}/background/a={self.netns}:v0
                  '--stop-file', str(self.state_dir / 'stop')]
         module = 'scavenger_openstack.restore.program'
         if inject:
-            # Not its children: nobody continues an `ip` that is stopped.
+            # Not its children: an `ip` that is stopped is never continued.
             self.watcher, _ = traced(f'from {module} import main', words,
                                      inject, follow=False, **options)
         else:

@@ -427,7 +427,7 @@ class HungTool(RestoreTestCase):
             'scavenger_openstack.restore.network._TOOL_TIMEOUT_S', 1.0))
         freezing = threading.Thread(target=self.hang)
         freezing.start()
-        # Whoever waits without an end does so until then.
+        # A wait without an end would last until then.
         thawing = threading.Timer(20.0, self.tree.thaw)
         thawing.start()
         self.addCleanup(thawing.cancel)

@@ -599,6 +599,10 @@ class LentWindowTest(testtools.TestCase):
         every = {('web', resource): 0.5 for resource in Resource}
         self.assertEqual([20, 21, 40, 41], self.asked(every, 20, 50))
 
+    def test_a_larger_share_holds_at_once(self) -> None:
+        self.answers.asks(0.0, {WEB: 0.5}, 1e-6)
+        self.assertEqual([20, 21, 40, 41], self.asked({WEB: 0.5}, 2, 50))
+
     def test_the_share_is_kept(self) -> None:
         seconds = sum([len(self.asked(
             {('web', list(Resource)[turn % len(Resource)]): 0.5 + turn},
